@@ -19,7 +19,7 @@ _MIN_BEND = (
     5e-6  # distance of the boundary from the plane, over that from the bend, below which the plane is inaccurate
 )
 _MIN_SINE = 1e-6  # of the angle at a bend; smaller ones are lost in rounding
-_STEP = 0.3  # beyond a known hyperplane, at which the scale of a facet is measured
+_STEPS = (0.3, 0.1)  # beyond a known hyperplane, at which the scale of a facet is measured, and confirmed
 _FLAT_AT = np.array([0.4, 0.97])  # of the way to that hyperplane, where the facet must be flat
 _MAX_TRIED = 8  # known hyperplanes from which the scale is measured (budget)
 _MIN_LEVER = 1e-4  # distance of a boundary point from the facet's plane, from which it determines or confirms a scale
@@ -83,7 +83,7 @@ def scale_of(labels, surface, plane, facet):
         for mu in found:
             if _confirmed(labels, facet, x, J, mu):
                 return mu, points
-        y = crossing(labels, x, facet.normal, _STEP, facet.pair)
+        y = crossing(labels, x, facet.normal, _STEPS[0], facet.pair)
         if y is None:
             continue
         J = _jump(surface, signs, y)
@@ -107,7 +107,10 @@ def _jump(surface, signs, x):
 
 
 def _places(surface, plane, facet, signs):
-    """Points in the facet's plane beyond one known hyperplane each, with the jump there; the largest lever first."""
+    """Points in the facet's plane beyond one known hyperplane each, with the jump there; the largest lever first.
+
+    The second places of all hyperplanes follow: with a single known unit they confirm that no other bend is near.
+    """
     H, q, n = surface.units.hyperplanes, facet.point, facet.normal
     side = np.sign(plane @ np.append(q, 1.0))  # of the bend: the ridge lies where `plane` is zero
     places = []
@@ -122,11 +125,12 @@ def _places(surface, plane, facet, signs):
         room = np.inf if slope >= 0 else abs(plane @ np.append(q, 1.0)) / -slope
         if t >= 0.9 * room:
             continue
-        x = q + (t + min(_STEP, 0.5 * (room - t))) * e
-        J = _jump(surface, signs, x)
-        if J is not None:
-            places.append((abs(J @ np.append(x, 1.0)) / (1 + t) ** 2, x, q + t * e, J))
-    return [p[1:] for p in sorted(places, key=lambda p: -p[0])]
+        for again, step in enumerate(_STEPS):
+            x = q + (t + min(step, 0.5 * (room - t))) * e
+            J = _jump(surface, signs, x)
+            if J is not None:
+                places.append((again, -abs(J @ np.append(x, 1.0)) / (1 + t) ** 2, x, q + t * e, J))
+    return [p[2:] for p in sorted(places, key=lambda p: p[:2])]
 
 
 def _flat(labels, facet, ridge):

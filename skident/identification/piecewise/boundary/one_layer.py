@@ -71,13 +71,18 @@ def _hypothesis(search):
     return None if solved is None else solved[0]
 
 
-def one_layer(search, starts=None):
-    """Logits with one hidden layer, continuing a search at boundary points `starts`; NotIdentified if none fit."""
+def one_layer(search, starts=None, first_layer=True):
+    """Logits with one hidden layer, continuing a search at boundary points `starts`; NotIdentified if none fit.
+
+    Behind another layer, where whole networks are validated, the first lines are enough.
+    """
     labels, rng, say, best, shares = search.labels, search.rng, search.say, None, []
+    units = len(search.units.hyperplanes)
     starts = _starts(search) if starts is None else starts
     while len(shares) < _MAX_ROUNDS and not _stale(shares):
+        stuck, units = len(search.units.hyperplanes) == units and len(shares) > 0, len(search.units.hyperplanes)
         for start in starts[:_MAX_VISITED]:
-            search.visit(*start)
+            search.visit(*start, measure=stuck)
         starts = _starts(search)
         logits = _hypothesis(search)
         if logits is None:
@@ -86,10 +91,11 @@ def one_layer(search, starts=None):
             continue
         checked, wrong, (X, pairs, U), _ = wrong_boundary_points(labels, logits, _lines(labels, _N_LINES), rng)
         if checked and not wrong:
-            found, (X, pairs, U) = _final(search)
+            found, (X, pairs, U) = _final(search, first_layer)
             best = found if best is None or (found is not None and found.wrong <= best.wrong) else best
-            if found is not None and found.checked and not found.wrong:
+            if found is not None and found.checked and (not found.wrong or not first_layer):
                 return _without_idle_units(found)
+            checked, wrong = (1, 1) if found is None else (found.checked, found.wrong)
         say(f"{wrong} of {checked} boundary points are wrong")
         shares.append(wrong / max(checked, 1))
         if len(shares) >= _MAX_FLAT and not len(search.units.hyperplanes):
@@ -128,7 +134,7 @@ def _lines(labels, n):
     return n * (len(labels.classes) - 1)
 
 
-def _final(search):
+def _final(search, many):
     """The logits fitted to all boundary points with their validation, and wrong boundary points."""
     labels = search.labels
     search.fill()
@@ -136,7 +142,7 @@ def _final(search):
     if solved is None:
         return None, (np.zeros((0, labels.n_features)), [], [])
     logits, N, residual = solved
-    n = _lines(labels, _FINAL_LINES + _LINES_PER_PARAMETER * logits.hyperplanes.size)
+    n = _lines(labels, _FINAL_LINES + _LINES_PER_PARAMETER * logits.hyperplanes.size if many else _N_LINES)
     checked, wrong, crossings, pairs = wrong_boundary_points(labels, logits, n, search.rng)
     met = frozenset(tuple(sorted(map(int, p))) for p in search.pairs)
     return Found(logits, open_coefficients(logits, N), checked, wrong, pairs, residual, met), crossings

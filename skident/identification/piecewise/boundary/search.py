@@ -58,10 +58,17 @@ class Search:
         self.points.extend(X)
         self.pairs.extend(map(tuple, pairs))
 
-    def visit(self, x, pair, u):
-        """Extend the surfaces to the boundary point x, pair[0] towards u: by paths, else by a facet measured there."""
+    def visit(self, x, pair, u, measure=False):
+        """Extend the surfaces to the boundary point x, pair[0] towards u: by paths, else by a facet measured there.
+
+        With `measure`, no paths are tried, unless x lies on the plane of a facet from which a surface started.
+        """
         pair = tuple(map(int, pair))
         own = [s for s in self.surfaces if set(s.pair) == set(pair)]
+        if measure:
+            on = [abs(s.base.plane @ np.append(x, 1.0)) < _EXPLAINED * (1.0 + np.linalg.norm(x)) for s in own]
+            if not any(on):
+                own = []
         explained = [_explains(s, x) for s in own]
         if any(explained):  # the hypothesis is another surface's: a bend separates both
             own = [s for s, e in zip(own, explained, strict=True) if not e]

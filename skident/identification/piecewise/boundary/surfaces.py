@@ -23,6 +23,7 @@ _MAX_SIDES = 6  # bisections of a departure, on alternating sides
 _STEP = 0.3  # beyond a known hyperplane, at which its coefficient is measured
 _BRACKETS = (1.0, 4.0, 16.0)  # half widths of the interval that is bisected there, in steps
 _MAX_CHANGE = 3e-6  # of hyperplanes by a refinement; more comes from points that belong to unknown units
+_MAX_RESIDUAL = 1e-10  # of a refinement; more has the same cause
 _FIT_TOL = 1e-7  # distance of a boundary point, relative to 1 + |x|, within which it belongs to the surface
 _DAMPING = 1e-6  # of combinations that few points determine: rounding would move them (rounding)
 _MIN_EFFECT = 1e-12  # coefficient of a unit below which rounding explains it
@@ -78,7 +79,7 @@ class Surface:
     """
 
     def __init__(self, facet, units):
-        self.pair, self.plane, self.units = facet.pair, facet.plane.copy(), units
+        self.pair, self.plane, self.units, self.base = facet.pair, facet.plane.copy(), units, facet
         self.points, self._coef = [facet.point], np.zeros(0)
 
     @property
@@ -110,9 +111,9 @@ class Surface:
         X = X[_fits(logits, X)]
         if len(X) < len(column):
             return
-        found, _ = refined(logits, X, np.tile([1, 0], (len(X), 1)), steps=1, damping=_DAMPING)
+        found, worst = refined(logits, X, np.tile([1, 0], (len(X), 1)), steps=1, damping=_DAMPING)
         column = found.coef[:, 1] * (size / np.linalg.norm(found.coef[:, 1]))
-        if np.abs(found.hyperplanes - H[known]).max(initial=0.0) > _MAX_CHANGE:
+        if worst > _MAX_RESIDUAL or np.abs(found.hyperplanes - H[known]).max(initial=0.0) > _MAX_CHANGE:
             return
         H[known], self._coef[known], self.plane = found.hyperplanes, column[: len(known)], column[len(known) :]
 

@@ -44,7 +44,7 @@ def two_layers(outer, say):
     inner.one_layer, best, starts = False, None, None
     for _ in range(_ROUNDS):
         try:
-            found = one_layer(inner, starts)
+            found = one_layer(inner, starts, first_layer=False)
         except NotIdentified:
             if best is None:
                 raise
