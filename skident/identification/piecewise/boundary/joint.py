@@ -34,6 +34,19 @@ class Logits:
         """Indices of the labels (n,)."""
         return np.argmax(self(X), axis=1)
 
+    def gradients(self, X, pairs):
+        """Gradients (n, D) of the differences of logits of pairs (n, 2)."""
+        m, d = len(self.hyperplanes), (self.coef[:, pairs[:, 0]] - self.coef[:, pairs[:, 1]]).T
+        signs = np.sign(X @ self.hyperplanes[:, :-1].T + self.hyperplanes[:, -1])
+        return (d[:, :m] * signs) @ self.hyperplanes[:, :-1] + d[:, m:-1]
+
+    def distances(self, X, pairs):
+        """Distances (n,) of points from the boundary of pairs (n, 2), over 1 + |x|, to first order."""
+        rows = np.arange(len(X))
+        values = self(X)
+        slopes = np.linalg.norm(self.gradients(X, pairs), axis=1)
+        return np.abs(values[rows, pairs[:, 0]] - values[rows, pairs[:, 1]]) / (sizes(X) * np.maximum(slopes, 1e-300))
+
 
 def features(H, X):
     """(|z|, x, 1) of inputs X (n, D)."""

@@ -25,6 +25,7 @@ _LINES_PER_PARAMETER = 2  # further lines, since more units have smaller facets
 _N_LABELS = 60  # labels per class that fix the combination of null vectors
 _LABEL_RADII = (1.0, 3.0)  # standard deviations of these inputs, log-uniform
 _MIN_EFFECT = 1e-7  # coefficient of a unit, over the largest one, below which it has no effect
+_EXPLAINED = 1e-7  # distance of a boundary point from the predicted boundary, relative to 1 + |x|, that is an error
 _MAX_VISITED = 6  # wrong boundary points per round at which the search continues
 
 
@@ -95,7 +96,10 @@ def one_layer(search, starts=None, first_layer=True):
             best = found if best is None or (found is not None and found.wrong <= best.wrong) else best
             if found is not None and found.checked and (not found.wrong or not first_layer):
                 return _without_idle_units(found)
-            checked, wrong = (1, 1) if found is None else (found.checked, found.wrong)
+            if found is None:
+                (X, pairs, U), checked, wrong = _contradicting(search, logits), 1, 1
+            else:
+                checked, wrong = found.checked, found.wrong
         say(f"{wrong} of {checked} boundary points are wrong")
         shares.append(wrong / max(checked, 1))
         if len(shares) >= _MAX_FLAT and not len(search.units.hyperplanes):
@@ -109,6 +113,13 @@ def one_layer(search, starts=None, first_layer=True):
             "not explain the decision boundary: the model has more hidden layers, or is no ReLU network.",
         )  # fmt: skip
     return best
+
+
+def _contradicting(search, logits):
+    """Boundary points of the search that the logits do not explain: points, pairs, directions."""
+    X, pairs = np.array(search.points), np.array(search.pairs)
+    i = search.rng.permutation(np.flatnonzero(logits.distances(X, pairs) > _EXPLAINED))[:_MAX_VISITED]
+    return X[i], pairs[i], logits.gradients(X[i], pairs[i])
 
 
 def _stale(shares):

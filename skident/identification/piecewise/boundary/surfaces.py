@@ -25,6 +25,7 @@ _BRACKETS = (1.0, 4.0, 16.0)  # half widths of the interval that is bisected the
 _MAX_CHANGE = 3e-6  # of hyperplanes by a refinement; more comes from points that belong to unknown units
 _MAX_RESIDUAL = 1e-10  # of a refinement; more has the same cause
 _FIT_TOL = 1e-7  # distance of a boundary point, relative to 1 + |x|, within which it belongs to the surface
+_LOST_TOL = 1e-8  # the same distance for points that a refinement must not lose
 _DAMPING = 1e-6  # of combinations that few points determine: rounding would move them (rounding)
 _MIN_EFFECT = 1e-12  # coefficient of a unit below which rounding explains it
 
@@ -108,13 +109,15 @@ class Surface:
         column = np.append(self.coef[known], self.plane)
         size, H = np.linalg.norm(column), self.units.hyperplanes
         logits = Logits(H[known], np.column_stack([np.zeros(len(column)), column]))
-        X = X[_fits(logits, X)]
-        if len(X) < len(column):
+        own = X[_fits(logits, X, _FIT_TOL)]
+        if len(own) < len(column):
             return
-        found, worst = refined(logits, X, np.tile([1, 0], (len(X), 1)), steps=1, damping=_DAMPING)
-        column = found.coef[:, 1] * (size / np.linalg.norm(found.coef[:, 1]))
+        found, worst = refined(logits, own, np.tile([1, 0], (len(own), 1)), steps=1, damping=_DAMPING)
         if worst > _MAX_RESIDUAL or np.abs(found.hyperplanes - H[known]).max(initial=0.0) > _MAX_CHANGE:
             return
+        if np.sum(_fits(found, X, _LOST_TOL)) < np.sum(_fits(logits, X, _LOST_TOL)):
+            return  # the points near the facets measured determine too little
+        column = found.coef[:, 1] * (size / np.linalg.norm(found.coef[:, 1]))
         H[known], self._coef[known], self.plane = found.hyperplanes, column[: len(known)], column[len(known) :]
 
     def rescale(self, factor):
@@ -170,13 +173,13 @@ class Surface:
         return None
 
 
-def _fits(logits, X):
-    """Which boundary points X the logits explain up to small errors."""
+def _fits(logits, X, tol):
+    """Which boundary points X the logits explain up to an error of `tol`, relative to 1 + |x|."""
     values = np.abs(np.diff(logits(X)))[:, 0]
     one = np.column_stack([X, np.ones(len(X))])
     m = len(logits.hyperplanes)
     slopes = (logits.coef[:m, 1] * np.sign(one @ logits.hyperplanes.T)) @ logits.hyperplanes + logits.coef[m:, 1]
-    return values < _FIT_TOL * sizes(X) * np.linalg.norm(slopes[:, :-1], axis=1)
+    return values < tol * sizes(X) * np.linalg.norm(slopes[:, :-1], axis=1)
 
 
 def crossing(labels, x, n, step, pair):

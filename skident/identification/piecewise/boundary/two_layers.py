@@ -91,6 +91,7 @@ def _validated(first, inner, logits):
     first.pairs.extend(map(tuple, at_pairs))
     off = np.flatnonzero(np.abs(residuals(logits, X, pairs)) > _EXPLAINED)
     seen = frozenset(tuple(sorted(map(int, p))) for p in pairs)
+    wrong, checked = wrong + len(off), checked + len(off)
     found = Found(logits, open_coefficients(logits, N), checked, wrong, met, residual, seen)
     return found, np.vstack([at, X[rng.permutation(off)]])
 
