@@ -10,6 +10,7 @@ __all__ = ["contradicting_labels", "wrong_boundary_points"]
 
 _CHUNK = 10_000  # recorded labels that are compared at a time (memory)
 _N_GRID = 65  # predicted labels per line
+_MAX_BISECTED = 60  # wrong boundary points whose lines are searched for the true ones (budget)
 _COARSE_GRID = np.linspace(0, 1, 9)  # of a line, at which labels are queried if its predicted boundary point is wrong
 _RADII = (0.5, 10.0)  # standard deviations of the lines' ends, log-uniform
 _OFFSET = 1e-8  # of both labels from the predicted boundary, relative to 1 + |x|
@@ -52,8 +53,9 @@ def wrong_boundary_points(labels, logits, n, rng):
     seen = np.stack([labels(P + (middle + s * step)[:, None] * U) for s in (-1, 1)])
     inside = np.all(seen >= 0, axis=0)
     bad = np.flatnonzero(inside & ((seen[0] != below) | (seen[1] != above)))
-    places = np.column_stack([t[at], middle - step, middle + step, t[at + 1]])[bad]
-    crossings = _crossings(labels, P[bad], U[bad], places)
+    places = np.column_stack([t[at], middle - step, middle + step, t[at + 1]])
+    some = rng.permutation(bad)[:_MAX_BISECTED]
+    crossings = _crossings(labels, P[some], U[some], places[some])
     pairs = sorted({tuple(sorted(map(int, p))) for p in zip(below[inside], above[inside], strict=True)})
     return int(inside.sum()), len(bad), crossings, pairs
 

@@ -9,7 +9,7 @@ import numpy as np
 from .joint import damped_solution, features
 from .points import sizes
 
-__all__ = ["DeepLogits", "refined_deep", "residuals"]
+__all__ = ["DeepLogits", "refined_deep"]
 
 _NEAR_BEND = 1e-7  # distance from a unit's hyperplane, within which its side at a point is uncertain
 _OUTLIER = 30.0  # median residuals beyond which a point leaves the fit
@@ -41,6 +41,10 @@ class DeepLogits:
     def predict(self, X):
         """Indices of the labels (n,)."""
         return np.argmax(self(X), axis=1)
+
+    def distances(self, X, pairs):
+        """Distances (n,) of points from the boundary of pairs (n, 2), over 1 + |x|, to first order."""
+        return np.abs(_linearized(self, X, pairs)[0])
 
     @property
     def hyperplanes(self):
@@ -88,11 +92,6 @@ def refined_deep(logits, X, pairs, steps=8):
             second=logits.second + parts[1].reshape(logits.second.shape), coef=coef,
         ).normalized()  # fmt: skip
     return best[1], best[2]
-
-
-def residuals(logits, X, pairs):
-    """Distances (n,) of boundary points from the boundary of the logits, over 1 + |x|."""
-    return _linearized(logits.normalized(), X, pairs)[0]
 
 
 def _gauge(logits):

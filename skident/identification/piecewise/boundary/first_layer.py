@@ -26,13 +26,13 @@ _WALKS = 10  # from one facet
 _PER_FACET = 6  # bends measured from one facet (budget)
 _MAX_FACETS = 150  # from which walks start (budget)
 _QUIET = 25  # facets in a row without a new unit, after which no more are expected
+_QUIET_ALL = 3  # the same before the first unit, if all inputs count: nearest neighbors?
 _QUIET_AIMED = 3  # facets in a row without a new unit, after which missing units are aimed at
 _NEAR = 1e-6  # distance from a known hyperplane, relative to 1 + |x|, within which a bend is that unit's
 _MIN_PLACES = 2  # on a candidate at which the boundary is examined
 _MIN_SHARE = 0.6  # of these places at which it bends along a first-layer unit; second-layer units: at most 0.4
 _ACTIVE = 1e-6  # coefficient of a unit in a normal, over the largest one, from which the unit is active
 _FITS = 1e-7  # residual of a normal as a combination of the units' normals
-_MIN_VOTES = 0.9  # net share of facets that agree on a sign
 
 
 def span_of_normals(labels, normals, rng, keep):
@@ -118,9 +118,10 @@ class FirstLayer:
         """Find units until their number is the rank, or no more appear."""
         quiet = 0
         for k in range(_MAX_FACETS):
-            if self._complete() or quiet >= _QUIET:
-                return
             before = len(self.units.hyperplanes)
+            patience = _QUIET if before or self.rank < self.outer.n_features else _QUIET_ALL
+            if self._complete() or quiet >= patience:
+                return
             if before and quiet >= _QUIET_AIMED:
                 self._aim()
             else:
@@ -212,7 +213,7 @@ class FirstLayer:
         if missing is None:
             raise NotIdentified(
                 "boundary", "scattered", "no hyperplane along which the decision boundary bends everywhere was found: "
-                "the model is no ReLU network with one or two hidden layers.", final=True,
+                "the model is no network with one or two hidden ReLU layers (nearest neighbors, or more layers?).", final=True,
             )  # fmt: skip
         linear = np.arange(self.rank) >= len(H)
         planes = np.vstack([H, np.column_stack([missing, np.zeros(len(missing))])])

@@ -27,5 +27,5 @@ def identify_logits(labels, rng, say=lambda text: None):
     except NotIdentified as error:
         if found is not None:
             return found
-        raise (reason if error.reason == "scattered" else error) from None
+        raise error if error.reason == "scattered" else reason from None
     return deep if found is None or deep.wrong * found.checked <= found.wrong * deep.checked else found

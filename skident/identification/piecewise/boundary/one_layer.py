@@ -16,6 +16,7 @@ from .search import Search
 __all__ = ["Found", "one_layer", "open_coefficients"]
 
 _MAX_ROUNDS = 40  # hypotheses that are validated (budget)
+_ROUGH_ROUNDS = 3  # hypotheses that are validated behind another layer, if one explains the most part (budget)
 _MAX_STALE = 5  # rounds without fewer wrong boundary points, after which no more follow (budget)
 _MAX_FLAT = 6  # rounds with flat facets and without a unit, after which no network explains the boundary
 _ROUGH_TOL = 3e-7  # singular value of a null vector if hyperplanes are accurate to 1e-7 only
@@ -75,12 +76,14 @@ def _hypothesis(search):
 def one_layer(search, starts=None, first_layer=True):
     """Logits with one hidden layer, continuing a search at boundary points `starts`; NotIdentified if none fit.
 
-    Behind another layer, where whole networks are validated, the first lines are enough.
+    Behind another layer, where whole networks are validated and completed, a rough fit is enough.
     """
     labels, rng, say, best, shares = search.labels, search.rng, search.say, None, []
     units = len(search.units.hyperplanes)
     starts = _starts(search) if starts is None else starts
     while len(shares) < _MAX_ROUNDS and not _stale(shares):
+        if not first_layer and best is not None and len(shares) >= _ROUGH_ROUNDS:
+            break
         stuck, units = len(search.units.hyperplanes) == units and len(shares) > 0, len(search.units.hyperplanes)
         for start in starts[:_MAX_VISITED]:
             search.visit(*start, measure=stuck)
@@ -100,6 +103,9 @@ def one_layer(search, starts=None, first_layer=True):
                 (X, pairs, U), checked, wrong = _contradicting(search, logits), 1, 1
             else:
                 checked, wrong = found.checked, found.wrong
+        if not first_layer and (best is None or best.wrong * checked >= wrong * best.checked):
+            met = frozenset(tuple(sorted(map(int, p))) for p in search.pairs)
+            best = Found(logits, np.zeros((0, *logits.coef.shape)), checked, wrong, [], np.inf, met)
         say(f"{wrong} of {checked} boundary points are wrong")
         shares.append(wrong / max(checked, 1))
         if len(shares) >= _MAX_FLAT and not len(search.units.hyperplanes):

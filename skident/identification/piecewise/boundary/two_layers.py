@@ -6,14 +6,17 @@ has one hidden layer. That region is a cone whose walls are the first layer's hy
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from skident.oracle import NotIdentified
 
 from .checks import wrong_boundary_points
-from .deep_logits import DeepLogits, refined_deep, residuals
+from .deep_logits import DeepLogits, refined_deep
 from .first_layer import FirstLayer
 from .joint import null_space
+from .missing_unit import with_missing_unit
 from .one_layer import Found, one_layer, open_coefficients
 from .peeled import Peeled
 from .points import bisect, random_crossings
@@ -28,6 +31,8 @@ _ROUNDS = 8  # fits that are validated (budget)
 _N_LINES = 600  # held-out lines per class beyond the first
 _LINES_PER_PARAMETER = 2  # further ones
 _EXPLAINED = 1e-7  # distance of a boundary point from the network's boundary, relative to 1 + |x|, that is an error
+_MAX_MISSING = 6  # units that are added one by one (budget)
+_N_LABELS = 200  # that decide the sign of coefficients without a unit (statistics)
 _MAX_STARTS = 30  # boundary points that are moved into the region per round (budget)
 _DEPTHS = (0.003, 0.01, 0.03, 0.1, 1e-3)  # behind the walls, to which they are moved, in standard deviations
 _GRID = np.array([-1, -0.5, -0.2, -0.1, -0.03, -0.01, 0, 0.01, 0.03, 0.1, 0.2, 0.5, 1.0])  # of segments there
@@ -51,12 +56,22 @@ def two_layers(outer, say):
             return best
         logits = _composed(first.basis, planes, linear, found.logits)
         found, crossings = _validated(first, inner, logits)
+        for _ in range(_MAX_MISSING if len(outer.labels.classes) == 2 else 0):
+            if not found.wrong:
+                break
+            near = [s[0] @ first.basis for s in _inner_starts(inner, found.logits, crossings)]
+            X = np.vstack([crossings, *near])
+            X = X[found.logits.distances(X, np.tile([1, 0], (len(X), 1))) > _EXPLAINED]
+            logits = _completed(first, inner, found.logits, X)
+            if logits is None:
+                break
+            found, crossings = _validated(first, inner, logits)
         say(f"two layers: {found.wrong} of {found.checked} boundary points are wrong")
         if best is None or found.wrong <= best.wrong:
             best = found
         if not found.wrong:
             break
-        starts = _inner_starts(inner, logits, crossings)
+        starts = _inner_starts(inner, found.logits, crossings)
     return best
 
 
@@ -84,16 +99,40 @@ def _validated(first, inner, logits):
         first.random, needed = first.random + len(X), needed - max(len(X), 1)
     X, pairs = np.vstack([first.points, own]), np.vstack([np.array(first.pairs), np.array(inner.pairs)])
     logits, residual = refined_deep(logits, X, pairs)
-    N, _ = null_space(logits.second, logits.hidden(X), pairs, K)
+    logits, N = _without_idle_units(labels, logits, X, pairs, rng)
     lines = (K - 1) * (_N_LINES + _LINES_PER_PARAMETER * n)
     checked, wrong, (at, at_pairs, _), met = wrong_boundary_points(labels, logits, lines, rng)
     first.points.extend(at)
     first.pairs.extend(map(tuple, at_pairs))
-    off = np.flatnonzero(np.abs(residuals(logits, X, pairs)) > _EXPLAINED)
+    off = np.flatnonzero(logits.distances(X, pairs) > _EXPLAINED)
     seen = frozenset(tuple(sorted(map(int, p))) for p in pairs)
     wrong, checked = wrong + len(off), checked + len(off)
     found = Found(logits, open_coefficients(logits, N), checked, wrong, met, residual, seen)
     return found, np.vstack([at, X[rng.permutation(off)]])
+
+
+def _completed(first, inner, logits, X):
+    """The logits with a missing unit that explains boundary points X, or None."""
+    known = np.vstack([first.points, np.array(inner.points) @ first.basis])
+    return with_missing_unit(first.outer, logits, X, known, first.rng) if len(X) else None
+
+
+def _without_idle_units(labels, logits, X, pairs, rng):
+    """The logits without units that boundary points do not need, and the null vectors left."""
+    h, n_classes, U = logits.hidden(X), len(labels.classes), labels.draw(_N_LABELS, rng, (0.5, 4.0))
+    N, _ = null_space(logits.second, h, pairs, n_classes)
+    seen = labels(U) if len(N) > 1 else None
+    j = len(logits.second) - 1
+    while len(N) > 1 and j >= 0:
+        second = np.delete(logits.second, j, axis=0)
+        fewer, _ = null_space(second, h, pairs, n_classes)
+        if len(fewer) == len(N) - 1:
+            coef = np.tensordot(np.tensordot(fewer, np.delete(logits.coef, j, axis=0), 2), fewer, 1)
+            logits, N = replace(logits, second=second, coef=coef).normalized(), fewer
+            if np.mean(logits.predict(U) == seen) < np.mean(replace(logits, coef=-logits.coef).predict(U) == seen):
+                logits = replace(logits, coef=-logits.coef)
+        j -= 1
+    return logits, N
 
 
 def _inner_starts(search, logits, X):
