@@ -107,7 +107,8 @@ def _report(found, order, labels, log, signs_known, contradicting):
         exact=bool(exact), agrees=bool(agrees), relative_max_error=float(error), checked=found.checked,
         boundary_errors=found.wrong, contradicting_labels=contradicting[0],
         compared_labels=contradicting[1], class_pairs=found.pairs, undetermined=found.open_coef[:, :, order],
-        signs_determined=signs_known, noise=0.0, route="labels", reason=_REASONS[isinstance(found.logits, DeepLogits)], attempts=1,
+        signs_determined=signs_known, noise=0.0, route="labels", attempts=1,
+        reason=_REASONS[isinstance(found.logits, DeepLogits)],
         n_queries=labels.n_queries, stages=log.stages, plan=["labels"], activation=None, bits=None,
         tried=[("labels", "exact" if exact else "agrees" if agrees else "not exact")],
     )  # fmt: skip

@@ -1,6 +1,7 @@
-"""Identification from labels alone: one hidden ReLU layer, linear classifiers, models that are refused."""
+"""Identification from labels alone: one and two hidden ReLU layers, linear classifiers, models that are refused."""
 
 import warnings
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -82,6 +83,39 @@ def test_nearest_neighbors_are_refused():
     X = StandardScaler().fit_transform(X)
     with pytest.raises(NotIdentified, match="nearest neighbors"):
         _identify(KNeighborsClassifier(1).fit(X, y).predict, X)
+
+
+def _deep(seed, widths=(10, 8, 6)):
+    """Labels of a network with two hidden layers whose boundary passes the center, samples, its first layer."""
+    rng = np.random.default_rng(seed)
+    W = [rng.standard_normal((m, n)) * np.sqrt(2 / n) for n, m in pairwise((*widths, 1))]
+    b = [0.5 * rng.standard_normal(m) for m in widths[1:]]
+
+    def logit(X):
+        return np.maximum(np.maximum(X @ W[0].T + b[0], 0) @ W[1].T + b[1], 0) @ W[2][0]
+
+    X = rng.standard_normal((2000, widths[0]))
+    threshold = np.median(logit(X))
+    return lambda X: logit(X) > threshold, X[:200], np.column_stack([W[0], b[0]])
+
+
+def test_two_hidden_layers():
+    """Most networks; none is exact with a wrong first layer or a wrong label."""
+    exact = 0
+    for seed in range(3):
+        model, X, true = _deep(seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            found = _identify(model, X)
+        if found.report_.exact:
+            exact += 1
+            assert len(found.layer_widths_) == 3
+            F = 3 * np.random.default_rng(1).standard_normal((20_000, 10))
+            np.testing.assert_array_equal(found.predict(F), model(F))
+            planes = np.column_stack([found.network_.weights[0].T, found.network_.biases[0]])
+            planes, true = (H / np.linalg.norm(H[:, :-1], axis=1)[:, None] for H in (planes, true))
+            assert max(np.abs(planes - t).max(axis=1).min() for t in true) < 1e-9
+    assert exact >= 2
 
 
 def test_three_classes_that_meet():

@@ -62,8 +62,10 @@ ROWS = [
     Row((10,), "iris", right=9, trials=3),
     Row((100,), "breast cancer", right=9, queries=400_000, trials=1, limit=60.0),
     Row((10,), "digits", right=8, trials=1, limit=40.0),
-    Row((8, 6), 10, queries=120_000, trials=1, limit=20.0),
-    Row((16, 8), "breast cancer", right=9, queries=450_000, trials=1, limit=20.0),
+    Row((8, 6), 10, queries=120_000, trials=10, limit=60.0),
+    Row((16, 8), "breast cancer", right=9, queries=450_000, trials=3, limit=60.0),
+    Row((12, 8), 20, right=9, queries=220_000, trials=5, limit=60.0),
+    Row((16, 8), 64, right=9, queries=400_000, trials=2, limit=60.0),
 ]
 
 

@@ -17,7 +17,7 @@ _TRIES = 6  # pairs of points per aim (budget)
 _APART = 1e-6  # of the way between both points, to which the bend is bisected
 _BACK = (1e-3, 3e-4, 1e-4)  # of the way, from the bend, at which facets are measured
 _INACTIVE = 1e-7  # coefficient of a direction in a unit normal that is an error
-_GRID = np.array([-2, -1, -0.5, -0.25, -0.1, -0.03, -0.01, 0, 0.01, 0.03, 0.1, 0.25, 0.5, 1, 2])
+_GRID = np.array([-2, -1, -0.5, -0.25, -0.1, -0.03, 0, 0.03, 0.1, 0.25, 0.5, 1, 2])  # places, over the points' distance
 
 
 def moves(labels, X, U, V):
@@ -33,7 +33,7 @@ def moves(labels, X, U, V):
 def aimed_pencils(labels, missing, facets, rng):
     """Pencils with their facets at bends where a unit with a part in `missing` (k, r) becomes active."""
     v = _direction(missing, facets, rng)
-    X, pairs, U = random_crossings(labels, _N_CROSSINGS, rng)
+    X, _, U = random_crossings(labels, _N_CROSSINGS, rng)
     moved = moves(labels, X, U, np.tile(v, (len(X), 1)))
     on = [(x, u) for x, u, a in zip(X, U, moved, strict=True) if a == 1]
     off = [(x, u) for x, u, a in zip(X, U, moved, strict=True) if a == 0]

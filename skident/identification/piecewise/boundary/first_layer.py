@@ -213,7 +213,8 @@ class FirstLayer:
         if missing is None:
             raise NotIdentified(
                 "boundary", "scattered", "no hyperplane along which the decision boundary bends everywhere was found: "
-                "the model is no network with one or two hidden ReLU layers (nearest neighbors, or more layers?).", final=True,
+                "the model is no network with one or two hidden ReLU layers (nearest neighbors, or more layers?).",
+                final=True,
             )  # fmt: skip
         linear = np.arange(self.rank) >= len(H)
         planes = np.vstack([H, np.column_stack([missing, np.zeros(len(missing))])])

@@ -11,7 +11,6 @@ from skident.oracle import NotIdentified
 from .checks import wrong_boundary_points
 from .joint import Logits, null_space, refined, separating
 from .points import random_crossings
-from .search import Search
 
 __all__ = ["Found", "one_layer", "open_coefficients"]
 
@@ -64,9 +63,20 @@ def _solve(search):
     return logits, N, residual
 
 
+def _logits_of_surface(search):
+    """Logits of two classes from a surface on which all coefficients are known, or None."""
+    for surface in search.surfaces:
+        if not np.any(np.isnan(surface.coef)):
+            column = np.append(surface.coef, surface.plane)
+            coef = np.zeros((len(column), 2))
+            coef[:, 1] = column if surface.pair[0] == 1 else -column
+            return Logits(search.units.hyperplanes.copy(), coef)
+    return None
+
+
 def _hypothesis(search):
     """Logits that explain the surfaces so far, to be validated; None if there are none."""
-    if len(search.labels.classes) == 2 and (logits := search.logits_of_surface()) is not None:
+    if len(search.labels.classes) == 2 and (logits := _logits_of_surface(search)) is not None:
         return logits
     search.fill()
     solved = _solve(search)
@@ -104,8 +114,7 @@ def one_layer(search, starts=None, first_layer=True):
             else:
                 checked, wrong = found.checked, found.wrong
         if not first_layer and (best is None or best.wrong * checked >= wrong * best.checked):
-            met = frozenset(tuple(sorted(map(int, p))) for p in search.pairs)
-            best = Found(logits, np.zeros((0, *logits.coef.shape)), checked, wrong, [], np.inf, met)
+            best = Found(logits, np.zeros((0, *logits.coef.shape)), checked, wrong, [], np.inf)
         say(f"{wrong} of {checked} boundary points are wrong")
         shares.append(wrong / max(checked, 1))
         if len(shares) >= _MAX_FLAT and not len(search.units.hyperplanes):
@@ -113,12 +122,14 @@ def one_layer(search, starts=None, first_layer=True):
         search.remember(X, pairs)
         if len(X):
             starts = list(zip(X, pairs, U, strict=True))
-    if best is None:
-        raise NotIdentified(
-            "boundary", "units", f"{len(search.units.hyperplanes)} units with a flat hyperplane were found and do "
-            "not explain the decision boundary: the model has more hidden layers, or is no ReLU network.",
-        )  # fmt: skip
-    return best
+    return best if best is not None else _refuse(search)
+
+
+def _refuse(search):
+    raise NotIdentified(
+        "boundary", "units", f"{len(search.units.hyperplanes)} units with a flat hyperplane were found and do "
+        "not explain the decision boundary: the model has more hidden layers, or is no ReLU network.",
+    )  # fmt: skip
 
 
 def _contradicting(search, logits):

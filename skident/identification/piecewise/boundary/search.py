@@ -8,7 +8,6 @@ from skident.oracle import NotIdentified
 
 from .facets import find_facet
 from .growth import facet_beyond, pencil_at, scale_of
-from .joint import Logits
 from .points import random_crossings
 from .straight import bends_along
 from .surfaces import Surface, crossing, departure
@@ -325,7 +324,9 @@ class Search:
 
     def unexplained(self, starts):
         """These boundary points (x, pair, u), those that no surface explains first."""
-        return sorted(starts, key=lambda s: any(set(f.pair) == set(map(int, s[1])) and _explains(f, s[0]) for f in self.surfaces))
+        return sorted(
+            starts, key=lambda s: any(set(f.pair) == set(map(int, s[1])) and _explains(f, s[0]) for f in self.surfaces)
+        )
 
     def fill(self, overdetermined=20):
         """Boundary points on random segments until all coefficients are overdetermined."""
@@ -341,16 +342,6 @@ class Search:
             X, pairs, _ = random_crossings(self.labels, min(needed - len(self.points), 60), self.rng, rarest)
             self.remember(X, pairs)
             self.random += len(X)
-
-    def logits_of_surface(self):
-        """Logits of two classes from a surface on which all coefficients are known, or None."""
-        for surface in self.surfaces:
-            if not np.any(np.isnan(surface.coef)):
-                column = np.append(surface.coef, surface.plane)
-                coef = np.zeros((len(column), 2))
-                coef[:, 1] = column if surface.pair[0] == 1 else -column
-                return Logits(self.units.hyperplanes.copy(), coef)
-        return None
 
 
 def _explains(surface, x):
