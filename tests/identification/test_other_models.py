@@ -168,3 +168,15 @@ def test_steps_of_a_sequence(steps, units):
     W = np.kron(np.eye(steps), np.random.RandomState(0).standard_normal((6 // steps, units)))
     assert steps_of_sequence(W) == steps
     assert steps_of_sequence(W + 0.1) is None
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_clip_in_a_hidden_layer_is_named(seed):
+    network = make_network((6, 10, 6, 1), activation="relu", output_activation="identity", random_state=seed)
+    (W, V, U), (b, c, d) = network.weights, network.biases
+
+    def model(rows):
+        return np.maximum(np.clip(rows @ W + b, 0.0, 2.0) @ V + c, 0.0) @ U + d
+
+    with pytest.raises(NotIdentified, match=r"units are clipped \(ReLU6, hard tanh\) in a network with more than one"):
+        NetworkIdentifier(model, random_state=seed, max_seconds=1.0).fit(X)

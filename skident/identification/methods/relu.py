@@ -52,6 +52,10 @@ _FAINT = (
     "the logits are explained only up to {:.0f} standard deviations of their rounding: units too faint to be detected "
     "are missing"
 )
+_HIDDEN_CLIP = (
+    "units are clipped (ReLU6, hard tanh) in a network with more than one hidden layer, which is not identified; one "
+    "hidden layer is."
+)
 _MISSING = (
     "{:.2%} of {} further outputs are not explained: rarely active units are missing. Give samples X at which they are "
     "active, or raise max_seconds"
@@ -103,7 +107,9 @@ class ActivationBoundaries:
         try:
             return _relu_or_leaky(problem) if uncertain else _shallow(problem, hidden)
         except NotIdentified as error:
-            if problem.widths is not None or error.reason not in _MORE_LAYERS or hidden == "hard_tanh":
+            if hidden == "hard_tanh" and error.reason in _MORE_LAYERS:
+                raise NotIdentified(error.stage, error.reason, f"{_HIDDEN_CLIP} {error}") from error
+            if problem.widths is not None or error.reason not in _MORE_LAYERS:
                 raise
             return _deep_after(error, problem, leaky)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 from skident.network import FeedforwardNetwork, leaky_relu
+from skident.oracle import NotIdentified
 
 from ..kernel.robust_fit import NOISY, fit_outputs
 from ..kernel.signs import linear_part_matrix, signs_over_ratio, slope_of_ratio
@@ -191,6 +192,8 @@ class _OutputFit:
 
 def _fit(A, fit, probe):
     """Robust coefficients of the features A on the outputs of an `_OutputFit`, and the share of these they explain."""
+    if not np.isfinite(A).all():  # weights that no unit has, of a network that is none of ReLU units
+        raise NotIdentified("activation boundaries", "unexplained", "the recovered layers are not those of ReLU units.")
     errors = _EXPLAINED_NOISE if probe.resolution > NOISY else _EXPLAINED_ERRORS
     explained = max(_EXPLAINED / probe.resolution, errors)
     coef, residual = fit_outputs(
