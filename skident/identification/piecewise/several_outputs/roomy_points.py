@@ -9,6 +9,7 @@ __all__ = ["roomy_points"]
 _RADII = (10.0, 1.0, 30.0, 3.0)  # standard deviations of random points: far out, biases matter less and patterns vary
 _CANDIDATES = 30  # points among which the one farthest from activation boundaries is chosen
 _LEAST_ACTIVE = 6  # points at which a unit of the second layer is active, those of the orthant included
+_ACTIVE_SHARE = 0.2  # of all points, the same: a unit with 6 of 80 had errors 100 times as large
 _FLOOR = 0.1  # least pre-activation of the first layer's units at the points of rare ones, over its deviation
 _CLEAR = 2.0  # ratio of the terms for and against a rare unit there
 _TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
@@ -17,12 +18,12 @@ _TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 def roomy_points(network, n, rng, within_reach):
     """Points (n or more, k), each the roomiest of several, and their distances from the nearest boundary (n or more,).
 
-    Rare units of the second layer have points of their own, at which the units of the first layer are all active.
+    Rare units of the second layer have further points, at which the units of the first layer are all active.
     """
     radii = np.array(_RADII)[np.arange(n * _CANDIDATES) % len(_RADII)]
     X = within_reach(radii[:, None] * rng.standard_normal((n * _CANDIDATES, network.n_inputs)))
     X, room, active = _roomiest(network, X)
-    missing = np.maximum(_LEAST_ACTIVE - active.sum(axis=0), 0)
+    missing = np.maximum(max(_LEAST_ACTIVE, int(_ACTIVE_SHARE * n)) - active.sum(axis=0), 0)
     which = np.repeat(np.repeat(np.arange(len(missing)), missing), _CANDIDATES)
     if len(which) == 0:
         return X, room
