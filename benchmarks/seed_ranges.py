@@ -54,6 +54,7 @@ SCALE = range(2_050_000, 2_051_000)  # twenty a row
 REAL_MODELS = range(2_100_000, 2_101_000)  # networks from the first, other models from the 500th
 LABELS = range(2_150_000, 2_151_000)  # twenty a row; models that are refused from the 500th
 LANDSCAPE_LOSSES = range(2_400_000, 2_401_000)
+HIERARCHICAL_WIDTHS = range(2_450_000, 2_451_000)  # twenty a row; without noise from the 500th
 HONESTY_ROWS = range(1_180_000, 1_188_000)  # samples drawn beside them: seed + 1 000 000
 
 # Held-out samples and starts, drawn from a seed plus an offset.

@@ -1,0 +1,107 @@
+"""Hierarchical targets with unknown widths: R^2 with noise, spread over starts, errors against sample size."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.kernel_ridge import KernelRidge
+
+import seed_ranges
+from cases.hierarchical_targets import relative_error, timed
+from common import format_table
+from registry import part
+from skident import HierarchicalQuadraticNet
+from skident.datasets import make_hierarchical_target
+
+NOISE = 0.3  # standard deviations of the targets
+SHAPES = [(d, widths, multiple) for multiple in (3, 10) for widths in ((3,), (3, 2)) for d in (10, 20, 30)]
+TRIALS = 10  # per row
+N_STARTS_COMPARED = 2  # values of random_state for the same samples
+NUMBERS = (200, 240, 280, 330, 400, 500)  # samples without noise, d = 20, widths (3, 2)
+SEEDS_PER_ROW = 20
+FIRST_WITHOUT_NOISE = 500
+
+
+def _weights_of(d, widths):
+    """Number of weights of the true network with one or two hidden layers."""
+    return 2 * d * widths[0] + sum(k * (d + before) for before, k in zip(widths, widths[1:]))
+
+
+def _drawn(seed, d, widths, n):
+    """Samples, noise-free targets, noise of unit variance, and held-out samples with targets."""
+    rng = np.random.RandomState(seed)
+    target = make_hierarchical_target(d, widths, random_state=rng)
+    X, held_out = target.sample(n, rng), target.sample(20_000, rng)
+    return X, target(X), rng.standard_normal(n), held_out, target(held_out)
+
+
+def _noisy_rows(trials):
+    for row, (d, widths, multiple) in enumerate(SHAPES):
+        n = multiple * _weights_of(d, widths)
+        for k in range(trials):
+            seed = seed_ranges.HIERARCHICAL_WIDTHS.start + SEEDS_PER_ROW * row + k
+            X, y, noise, held_out, held_out_y = _drawn(seed, d, widths, n)
+            y = y + NOISE * y.std() * noise
+            scores, seconds = [], []
+            for start in range(N_STARTS_COMPARED):
+                net, spent = timed(HierarchicalQuadraticNet("auto", random_state=start).fit, X, y)
+                scores.append(1.0 - relative_error(net, held_out, held_out_y))
+                seconds.append(spent)
+            given, _ = timed(HierarchicalQuadraticNet(widths, random_state=0).fit, X, y)
+            result = {"case": f"d={d}, {widths}, N = {multiple} P", "N": n, "seed": seed, "scores": scores}
+            yield result | {"seconds": max(seconds), "given": 1.0 - relative_error(given, held_out, held_out_y)}
+
+
+def _exact_rows(trials):
+    for row, n in enumerate(NUMBERS):
+        for k in range(trials):
+            seed = seed_ranges.HIERARCHICAL_WIDTHS.start + FIRST_WITHOUT_NOISE + SEEDS_PER_ROW * row + k
+            X, y, _, held_out, held_out_y = _drawn(seed, 20, (3, 2), n)
+            models = {
+                "auto": HierarchicalQuadraticNet("auto", random_state=0),
+                "(4, 4)": HierarchicalQuadraticNet((4, 4), random_state=0),
+                "(3, 2)": HierarchicalQuadraticNet((3, 2), random_state=0),
+                "kernel ridge": KernelRidge(kernel="poly", degree=4, gamma=0.03, alpha=1e-2, coef0=1.0),
+            }
+            for name, model in models.items():
+                fitted, spent = timed(model.fit, X, y)
+                score = 1.0 - relative_error(fitted, held_out, held_out_y)
+                yield {"N": n, "seed": seed, "model": name, "score": score, "seconds": spent}
+
+
+@part("hierarchical", "unknown_widths", seeds=(seed_ranges.HIERARCHICAL_WIDTHS,))
+def run(trials, quick):
+    noisy, exact = [], []
+    for rows, source in ((noisy, _noisy_rows), (exact, _exact_rows)):
+        for row in source(1 if quick else trials or TRIALS):
+            print(f"unknown_widths: {row}", flush=True)
+            rows.append(row)
+            if quick:
+                break
+    return {"noisy": noisy, "exact": exact}
+
+
+def tables(result):
+    header = ["target", "N", "R^2 median", "worst", "at least 0.9", "worst spread over starts"]
+    rows = []
+    for name in dict.fromkeys(r["case"] for r in result["noisy"]):
+        some = [r for r in result["noisy"] if r["case"] == name]
+        scores = [r["scores"][0] for r in some]
+        row = [
+            name,
+            some[0]["N"],
+            float(np.median(scores)),
+            min(scores),
+            f"{sum(s >= 0.9 for s in scores)} of {len(some)}",
+        ]
+        row += [max(float(np.ptp(r["scores"])) for r in some), float(np.median([r["given"] for r in some]))]
+        rows.append([*row, max(r["seconds"] for r in some)])
+    noisy = format_table([*header, "widths given, median", "maximum seconds"], rows)
+    models = list(dict.fromkeys(r["model"] for r in result["exact"]))
+    rows = []
+    for n in dict.fromkeys(r["N"] for r in result["exact"]):
+        cells = []
+        for model in models:
+            scores = [r["score"] for r in result["exact"] if r["N"] == n and r["model"] == model]
+            cells.append(f"{np.median(scores):.3f} ({sum(s > 0.99 for s in scores)} of {len(scores)} above 0.99)")
+        rows.append([n, *cells])
+    return noisy + "\n\n" + format_table(["N without noise, d = 20, (3, 2)", *models], rows)
