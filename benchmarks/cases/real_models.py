@@ -135,6 +135,35 @@ def residual(seed):
     return network(16, D, activation="relu", change=lambda Y, X: Y + X)(seed)
 
 
+def images(shape, convolution, *behind):
+    """A convolution of images as a function of rows, with ReLU units and a linear layer behind."""
+
+    def model(seed):
+        torch.manual_seed(seed)
+        head = torch.nn.LazyLinear(3)
+        layers = torch.nn.Sequential(convolution(), torch.nn.ReLU(), *behind, torch.nn.Flatten(), head)
+        layers(torch.zeros(1, *shape))
+        layers = layers.double().requires_grad_(False)
+        rows = np.random.RandomState(seed).standard_normal((N_SAMPLES, int(np.prod(shape))))
+        return lambda X: layers(torch.as_tensor(X).reshape(-1, *shape)).numpy(), rows
+
+    return model
+
+
+def concatenated(seed):
+    """ReLU layers that read the inputs and all layers before, as dense connections do."""
+    rng, parts = np.random.RandomState(seed), [D, 6, 5]
+    first, second = ((rng.standard_normal((sum(parts[:i]), parts[i])), rng.standard_normal(parts[i])) for i in (1, 2))
+    last = rng.standard_normal((sum(parts), 1))
+
+    def model(X):
+        for W, b in (first, second):
+            X = np.hstack([X, np.maximum(X @ W / np.sqrt(len(W)) + 0.5 * b, 0.0)])
+        return X @ last
+
+    return model, samples(seed)[0]
+
+
 def labels(words):
     """Numbers or words of the largest of three outputs."""
     names = np.array(["a", "b", "c"]) if words else np.arange(3)
@@ -196,6 +225,16 @@ NETWORKS = {
     "ReLU6 function": module(_linear(D, 12), torch.nn.ReLU6, _linear(12, 1), callable_=True),
     "GELU, 64 units": network(64, 1, activation="gelu"),
     "SiLU, 64 units": network(64, 1, activation="silu"),
+    "GELU (10, 6)": network(10, 6, 1, activation="gelu"),
+    "GELU (32, 16)": network(32, 16, 1, activation="gelu"),
+    "SiLU (10, 6)": network(10, 6, 1, activation="silu"),
+    "convolution 3 x 3": images((1, 6, 6), lambda: torch.nn.Conv2d(1, 4, 3)),
+    "convolution 5 x 5": images((1, 8, 8), lambda: torch.nn.Conv2d(1, 3, 5)),
+    "convolution, stride 2": images((1, 9, 9), lambda: torch.nn.Conv2d(1, 4, 3, stride=2)),
+    "convolution, padding": images((1, 5, 5), lambda: torch.nn.Conv2d(1, 3, 3, padding=1)),
+    "convolution, two channels": images((2, 5, 5), lambda: torch.nn.Conv2d(2, 4, 3)),
+    "convolution, average pooling": images((1, 6, 6), lambda: torch.nn.Conv2d(1, 4, 3), torch.nn.AvgPool2d(2)),
+    "concatenated skip connections": concatenated,
     "tanh with a linear skip": network(10, D, change=lambda Y, X: Y + X),
     "max pooling": network(6, 1, before=lambda X: np.maximum(X, X[:, ::-1])),
 }
