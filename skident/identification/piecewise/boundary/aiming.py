@@ -15,6 +15,7 @@ _OFFSET = 1e-8  # of both labels from the boundary, relative to 1 + |x|
 _N_CROSSINGS = 24  # random boundary points per aim (budget)
 _TRIES = 6  # pairs of points per aim (budget)
 _APART = 1e-6  # of the way between both points, to which the bend is bisected
+_MAX_CORRECTION = 1e-2  # of a bend, in standard deviations: several times the move
 _BACK = (1e-3, 3e-4, 1e-4)  # of the way, from the bend, at which facets are measured
 _INACTIVE = 1e-7  # coefficient of a direction in a unit normal that is an error
 _GRID = np.array([-2, -1, -0.5, -0.25, -0.1, -0.03, 0, 0.03, 0.1, 0.25, 0.5, 1, 2])  # places, over the points' distance
@@ -80,7 +81,9 @@ def _between(labels, on, off, v, rng):
                 break
     if len(facets) < 2:
         return None
-    return Pencil(np.array([f.plane for f in facets]), at[0]), facets
+    planes = np.array([f.plane for f in facets])  # labels move up to _MOVE beyond the bend: it lies on both planes
+    correction = np.linalg.lstsq(planes[:, :-1], planes @ np.append(at[0], 1.0), rcond=None)[0]
+    return (Pencil(planes, at[0] - correction), facets) if np.linalg.norm(correction) < _MAX_CORRECTION else None
 
 
 def _point_between(labels, on, off, s):

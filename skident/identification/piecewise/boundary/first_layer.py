@@ -27,8 +27,9 @@ _PER_FACET = 6  # bends measured from one facet (budget)
 _MAX_FACETS = 150  # from which walks start (budget)
 _QUIET = 25  # facets in a row without a new unit, after which no more are expected
 _QUIET_ALL = 2  # the same before the first unit, if all inputs count: nearest neighbors?
-_QUIET_AIMED = 3  # facets in a row without a new unit, after which missing units are aimed at
+_QUIET_AIMED = 1  # facets in a row without a new unit, after which missing units are aimed at
 _NEAR = 1e-6  # distance from a known hyperplane, relative to 1 + |x|, within which a bend is that unit's
+_FIRST_PLACES = 3  # on a candidate, that decide if they agree (budget)
 _MIN_PLACES = 2  # on a candidate at which the boundary is examined
 _MIN_SHARE = 0.6  # of these places at which it bends along a first-layer unit; second-layer units: at most 0.4
 _ACTIVE = 1e-6  # coefficient of a unit in a normal, over the largest one, from which the unit is active
@@ -184,7 +185,10 @@ class FirstLayer:
         return any(min(np.abs(v - w).max(), np.abs(v + w).max()) < 1e-5 * np.abs(w).max() for v in self.refused)
 
     def _consider(self, w):
-        hits, total = bends_along(self.labels, w, self.rng)
+        hits, total = bends_along(self.labels, w, self.rng, _FIRST_PLACES)
+        if 0 < hits < total:
+            more = bends_along(self.labels, w, self.rng)
+            hits, total = hits + more[0], total + more[1]
         if total >= _MIN_PLACES and hits >= _MIN_SHARE * total:
             self.units.append(w)
             self.say(f"{len(self.units.hyperplanes)} units of the first layer, {self.labels.n_queries} queries")
