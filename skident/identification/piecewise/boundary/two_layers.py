@@ -29,6 +29,7 @@ _MORE_POINTS = 20  # boundary points beyond those
 _RANDOM_SHARE = 0.3  # of the unknowns: boundary points on random segments
 _ROUNDS = 8  # fits that are validated (budget)
 _N_LINES = 600  # held-out lines per class beyond the first
+_CONFIRMING_LINES = 6000  # further ones before a network is exact (statistics: a share of 1e-3 shows with 97 %)
 _LINES_PER_PARAMETER = 2  # further ones
 _EXPLAINED = 1e-7  # distance of a boundary point from the network's boundary, relative to 1 + |x|, that is an error
 _MAX_MISSING = 6  # units that are added one by one (budget)
@@ -102,6 +103,9 @@ def _validated(first, inner, logits):
     logits, N = _without_idle_units(labels, logits, X, pairs, rng)
     lines = (K - 1) * (_N_LINES + _LINES_PER_PARAMETER * n)
     checked, wrong, (at, at_pairs, _), met = wrong_boundary_points(labels, logits, lines, rng)
+    if not wrong:  # units that few inputs switch
+        more, wrong, (at, at_pairs, _), _ = wrong_boundary_points(labels, logits, (K - 1) * _CONFIRMING_LINES, rng)
+        checked += more
     first.points.extend(at)
     first.pairs.extend(map(tuple, at_pairs))
     off = np.flatnonzero(logits.distances(X, pairs) > _EXPLAINED)
