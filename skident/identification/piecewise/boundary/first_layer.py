@@ -27,6 +27,8 @@ _PER_FACET = 6  # bends measured from one facet (budget)
 _MAX_FACETS = 150  # from which walks start (budget)
 _QUIET = 25  # facets in a row without a new unit, after which no more are expected
 _QUIET_ALL = 2  # the same before the first unit, if all inputs count: nearest neighbors?
+_QUIET_MANY = 4  # the same if more than a few units are missing
+_FEW_MISSING = 2  # units, whose bends are met soon if these are aimed at
 _QUIET_AIMED = 1  # facets in a row without a new unit, after which missing units are aimed at
 _NEAR = 1e-6  # distance from a known hyperplane, relative to 1 + |x|, within which a bend is that unit's
 _FIRST_PLACES = 3  # on a candidate, that decide if they agree (budget)
@@ -123,7 +125,8 @@ class FirstLayer:
             patience = _QUIET if before or self.rank < self.outer.n_features else _QUIET_ALL
             if self._complete() or quiet >= patience:
                 return
-            if before and quiet >= _QUIET_AIMED:
+            few = self.rank - before <= _FEW_MISSING
+            if before and quiet >= (_QUIET_AIMED if few else _QUIET_MANY):
                 self._aim()
             else:
                 if k >= len(self.facets):

@@ -13,9 +13,10 @@ __all__ = ["with_missing_unit"]
 _OFF = 1e-7  # distance of a boundary point from the network's boundary, over 1 + |x|, that is an error
 _RADII = (2.0, 1.0, 0.3, 0.1)  # around such a point, within which further ones are bisected, in standard deviations
 _N_AROUND = 8  # segments around a point (budget)
-_ROUNDS = 50  # points around which further ones are bisected (budget)
+_ROUNDS = 25  # points around which further ones are bisected (budget)
 _EXTRA = 4  # points beyond the unknowns that must fit as well (statistics)
-_TRIES = 30  # subsets of points that are fitted
+_POOL = 3  # times the points of a fit: several units may be missing
+_TRIES = 60  # subsets of points that are fitted
 _FIT = 1e-9  # residual of a fit, relative to its largest value
 _MIN_SINGULAR = 1e-6  # relative, of a fit whose unit is determined
 
@@ -61,7 +62,7 @@ def _added(logits, v, side):
 
 def _pool(labels, logits, X, rng):
     """Boundary points that contradict the logits: X, and others around these where other units are active."""
-    wanted, pool = logits.second.shape[1] + _EXTRA, np.array(X)
+    wanted, pool = _POOL * (logits.second.shape[1] + _EXTRA), np.array(X)
     for _ in range(_ROUNDS):
         h = logits.hidden(pool)
         if len(pool) >= wanted and _determined(h):
