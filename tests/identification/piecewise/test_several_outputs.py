@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skident import NetworkIdentifier
+from skident import NetworkIdentifier, config_context
 from skident.datasets import make_network
 from skident.identification.piecewise.several_outputs.input_span import InputSpan, find_input_span
 from skident.identification.piecewise.several_outputs.jacobian_polish import polished_on_jacobians
@@ -98,6 +98,14 @@ def test_fit_to_jacobians_removes_errors_of_all_parameters(shape):
     found, X = polished_on_jacobians(space, wrong, rng), 3.0 * rng.standard_normal((1000, shape[0]))
     before, after = (np.abs(one(X) - network(X)).max() for one in (wrong, found))
     assert before > 1e-7 and after < 1e-10
+
+
+def test_fit_to_jacobians_is_left_out_without_memory():
+    """A network that is found is not lost because its fit needs more than `max_memory`."""
+    network, rng = planted((60, 50, 40, 5), 0), np.random.RandomState(0)
+    space = Space(network, 60, np.full(5, ERROR), 60**0.5)
+    with config_context(max_memory="1MiB"):
+        assert polished_on_jacobians(space, network, rng) is network
 
 
 def test_units_that_are_rarely_active_are_so_at_some_roomy_points():

@@ -6,13 +6,14 @@ import numpy as np
 import scipy.linalg
 from scipy.sparse.linalg import LinearOperator, lsqr
 
-from skident.budget import check_deadline, require_memory
+from skident.budget import check_deadline, memory_allows
 
 from .roomy_points import roomy_points
 from .shared_jacobians import jacobian_at
 
 __all__ = ["polished_on_jacobians"]
 
+_ARRAYS = 4  # of the size of all Jacobians, and of those in the first layer: work space
 _OVER = 2.0  # entries of all Jacobians per weight: fewer determine some weights badly
 _MORE = 4  # Jacobians beyond that
 _STEP = 1.0  # first step of a Jacobian over the distance of the nearest boundary: random steps rarely go straight there
@@ -32,11 +33,13 @@ def polished_on_jacobians(space, network, rng):
 
     Within a linear region, the Jacobian is ``J = W_3^T D_2 W_2^T D_1 W_1^T`` with known 0-1 diagonals D. A step solves
     its linearization by LSQR: changes of W_1 are eliminated, and the other layers are preconditioned by one matrix
-    each. Memory is that of the Jacobians: ``2 P`` numbers for P parameters.
+    each. Memory is a few times that of the Jacobians, ``2 P`` numbers for P parameters; if `max_memory` is less, the
+    given network is returned.
     """
     k, (m1, m2, mL) = network.n_inputs, network.layer_widths
     G = int(np.ceil(_OVER * (k * m1 + m1 * m2 + m2 * mL) / (mL * k))) + _MORE
-    require_memory(4 * 8 * G * mL * (k + m1), f"{G} Jacobians")
+    if not memory_allows(_ARRAYS * 8 * G * mL * (k + m1)):
+        return network
     X, room = roomy_points(network, G, rng, space.within_reach)
     found = [jacobian_at(space, x, _STEP * h, rng) for x, h in zip(X, room, strict=True)]
     found = [one for one in found if one.confirmed]
