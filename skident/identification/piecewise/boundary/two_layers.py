@@ -33,6 +33,7 @@ _CONFIRMING_LINES = 6000  # further ones before a network is exact (statistics: 
 _LINES_PER_PARAMETER = 2  # further ones
 _EXPLAINED = 1e-7  # distance of a boundary point from the network's boundary, relative to 1 + |x|, that is an error
 _MAX_MISSING = 6  # units that are added one by one (budget)
+_MAX_RESTARTS = 2  # searches behind the first layer that begin again (budget)
 _N_LABELS = 200  # that decide the sign of coefficients without a unit (statistics)
 _MAX_STARTS = 30  # boundary points that are moved into the region per round (budget)
 _DEPTHS = (0.003, 0.01, 0.03, 0.1, 1e-3)  # behind the walls, to which they are moved, in standard deviations
@@ -46,15 +47,20 @@ def two_layers(outer, say):
     first.project(outer.normals, outer.units)
     first.search()
     planes, linear = first.signed()
-    inner = Search(Peeled(outer.labels, first.basis, planes, linear), outer.rng, say)
-    inner.one_layer, best, starts = False, None, None
+    inner, best, starts, restarts = _inner_search(first, planes, linear), None, None, 0
     for _ in range(_ROUNDS):
         try:
             found = one_layer(inner, starts, first_layer=False)
         except NotIdentified:
-            if best is None:
-                raise
-            return best
+            restarts += 1
+            if restarts > _MAX_RESTARTS:
+                if best is None:
+                    raise
+                return best
+            first.points.extend(np.array(inner.points) @ first.basis)
+            first.pairs.extend(inner.pairs)
+            inner, starts = _inner_search(first, planes, linear), None
+            continue
         logits = _composed(first.basis, planes, linear, found.logits)
         found, crossings = _validated(first, inner, logits)
         for _ in range(_MAX_MISSING if len(outer.labels.classes) == 2 else 0):
@@ -74,6 +80,13 @@ def two_layers(outer, say):
             break
         starts = _inner_starts(inner, found.logits, crossings)
     return best
+
+
+def _inner_search(first, planes, linear):
+    """A search for one layer where the first one is active."""
+    search = Search(Peeled(first.outer, first.basis, planes, linear), first.rng, first.say)
+    search.one_layer = False
+    return search
 
 
 def _composed(basis, planes, linear, found):
