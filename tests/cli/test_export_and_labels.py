@@ -45,13 +45,16 @@ def test_what_cannot_be_exported_is_said(folder, capsys, arguments, words):
 
 
 def test_a_classifier_is_recovered_from_its_labels(folder, capsys):
-    code = main(["labels", "network.safetensors", "--data", "X.csv", "--output", "found.safetensors", "--quiet"])
+    network = make_network((10, 8, 1), activation="relu", output_activation="identity", random_state=0)
+    network.save("classifier.safetensors")
+    np.savetxt("rows.csv", np.random.default_rng(0).standard_normal((200, 10)), delimiter=",")
+    code = main(["labels", "classifier.safetensors", "--data", "rows.csv", "--output", "found.safetensors", "--quiet"])
     assert code == 0, capsys.readouterr().out
     found = FeedforwardNetwork.load("found.safetensors")
-    rows = np.random.default_rng(1).standard_normal((2000, 3))
+    rows = np.random.default_rng(1).standard_normal((2000, 10))
     outputs = found(rows)
     guessed = outputs[:, 0] > 0 if outputs.shape[1] == 1 else outputs.argmax(axis=1)
-    assert np.mean(guessed == (NETWORK(rows)[:, 0] > 0)) > 0.999
+    assert np.mean(guessed == (network(rows)[:, 0] > 0)) > 0.999
 
 
 def test_labels_of_a_model_without_a_boundary_are_refused(folder, capsys):

@@ -68,7 +68,7 @@ MODELS = {
     "integers": (lambda net: lambda X: np.rint(3.0 * in_float32(net)(X)), 0.3),
     "offset of a million": (lambda net: lambda X: in_float32(net)(X) + np.float32(1e6), 0.1),
 }
-RECOVERED = [(name, "tanh") for name in ("inputs near the largest float32", "precision changes")]
+RECOVERED = [("inputs near the largest float32", "tanh")]  # where precision changes, that depends on when it does
 
 
 def outcome(model, X, max_seconds=2):

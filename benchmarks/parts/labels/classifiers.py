@@ -147,7 +147,7 @@ def _trial(row, seed):
     right = error <= MAX_ERROR and same == 1.0
     size = (len(planes) + 1) * planes.shape[1]
     return {
-        "seed": seed, "right": right, "exact": exact, "false_exact": exact and not (error < 1e-6 and same > 1 - 1e-4),
+        "seed": seed, "right": right, "exact": exact, "false_exact": exact and not (error < 1e-6 and same == 1.0),
         "error": error, "labels": same, "queries": queries, "ratio": queries / size,
         "undetermined": len(identifier.report_.undetermined), "seconds": seconds,
     }  # fmt: skip

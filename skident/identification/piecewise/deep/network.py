@@ -17,7 +17,7 @@ from .follow_facets import extend_units
 from .known_layers import KnownLayers
 from .layer_units import LayerUnits
 from .readout import read_out
-from .validation import boundaries_beside_errors, sample_where_units_change, validate_readout
+from .validation import boundaries_beside_errors, sample_where_units_change, samples_farther_out, validate_readout
 
 __all__ = ["DeepNetwork", "find_deep_relu_network"]
 
@@ -32,6 +32,7 @@ _SAMPLES = 12  # held-out samples per parameter and output, at least
 _RANDOM_SHARE = 0.8  # of the held-out samples, those at random points
 _CHANGING_SHARE = 0.25  # beside these, over them, samples where missing units would show
 _FEWEST_CHANGING = 300  # of these
+_LINEAR_SAMPLES = 20_000  # farther out, where a linear part of the outputs may prove to be a rare unit (budget)
 _DEEPER_SAMPLES = 5  # times as many for networks of three hidden layers and more, whose units are rarer
 _MAX_QUERIES = 400_000  # budget of a search that explains nothing
 _MAX_QUERIES_PER_INPUT = 10_000  # beyond these
@@ -280,7 +281,8 @@ class _DeepSearch:
     def _validated(self, readout, n_repairs):
         """The polished network of a readout as `DeepNetwork`, and its `Validation`.
 
-        If nothing is wrong at random points, samples where missing units would show are added.
+        If nothing is wrong at random points, samples where missing units would show are added: more of them if units
+        are always active so far.
         """
         self._report_progress()
         network = readout.network
@@ -290,6 +292,9 @@ class _DeepSearch:
         if validation.wrong_share == 0:
             n = max(_FEWEST_CHANGING, int(_CHANGING_SHARE * len(validation.X)))
             more = sample_where_units_change(self.probe, validation.network, self.inputs, n, self.rng)
+            validation = validation.with_samples(self.probe, more)
+        if validation.wrong_share == 0 and validation.linear.shape[1]:
+            more = samples_farther_out(self.probe, _LINEAR_SAMPLES, self.rng)
             validation = validation.with_samples(self.probe, more)
         self.samples = validation.samples
         found = DeepNetwork(

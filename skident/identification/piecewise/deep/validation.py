@@ -24,6 +24,7 @@ __all__ = [
     "polish",
     "prune",
     "sample_where_units_change",
+    "samples_farther_out",
     "scaled_errors",
     "smaller_networks",
     "untested_points",
@@ -42,6 +43,7 @@ _FEW_WRONG = 0.02  # share of wrong noisy outputs up to which a network without 
 _SOME_WRONG = 0.5  # share of wrong outputs up to which a network is polished on these as well
 _N_POLISHES = 4  # on outputs that were wrong
 _DIRECTIONS = (1.0, 3.0, 6.0)  # distances along directions in which the units change most, in units of sqrt(D)
+_FAR_SPREADS = (3.0, 6.0, 12.0)  # of samples beside those near the center, in standard deviations of the inputs
 _BEYOND = (-1.0, 2.0)  # parts of the lines between two inputs on which there are samples
 # Polish.
 _OUTPUTS = 2.0  # per parameter
@@ -211,6 +213,12 @@ def sample_where_units_change(probe, network, inputs, n, rng):
         one, other = (inputs[rng.randint(len(inputs), size=n - third - len(rare))] for _ in range(2))
         parts.append(one + rng.uniform(*_BEYOND, (len(one), 1)) * (other - one))
     return OutputSamples.at(probe, probe.oracle.clip_to_range(np.concatenate(parts)))
+
+
+def samples_farther_out(probe, n, rng):
+    """Samples (n) at random points of the spreads at which units change that are always active near the center."""
+    X = rng.choice(_FAR_SPREADS, (n, 1)) * rng.standard_normal((n, probe.n_inputs))
+    return OutputSamples.at(probe, probe.oracle.clip_to_range(X))
 
 
 def _hidden_layers(network):
