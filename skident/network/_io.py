@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save as serialized
 
 from .activations import ACTIVATIONS, Clip, LeakyReLU, clip, is_built_in, leaky_relu
 from .partly_linear import PartlyLinear, partly_linear
@@ -30,8 +30,8 @@ def save(network, path):
         "output_activation": _written(network.activations[-1]),
     }
     try:
-        save_file(arrays, path, metadata)
-    except SafetensorError as error:
+        Path(path).write_bytes(serialized(arrays, metadata))  # save_file makes files that only their owner can read
+    except OSError as error:
         raise OSError(f"{path} cannot be written: {error}") from error
 
 

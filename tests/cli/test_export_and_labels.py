@@ -28,6 +28,8 @@ def test_networks_are_exported_there_and_back(folder, capsys):
     assert "written: network.onnx" in capsys.readouterr().out
     assert main(["export", "network.onnx", "--output", "again.safetensors", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["layer_widths"] == [4, 1]
+    modes = {path.stat().st_mode for path in (folder / "X.csv", folder / "again.safetensors", folder / "network.onnx")}
+    assert len(modes) == 1
     np.testing.assert_array_equal(FeedforwardNetwork.load("again.safetensors")(X), NETWORK(X))
 
 
