@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 
@@ -27,7 +29,7 @@ def test_verbose_goes_to_stderr(capsys):
         entry["progress"](3)
         entry["residual"] = 1e-9
     out, err = capsys.readouterr()
-    assert out == "" and "power method: 3 of 3 steps, 0.00 s, 0 queries, residual 1.00e-09" in err
+    assert out == "" and re.search(r"power method: 3 of 3 steps, \d\.\d\d s, 0 queries, residual 1\.00e-09", err)
 
 
 def test_a_stage_that_raises_is_closed_and_not_logged():
@@ -46,4 +48,5 @@ def test_what_is_counted_is_said(total, of, said, capsys):
         entry["progress"](4, of)
         assert log.unfinished == f"first layer ({said} done)"
     err = capsys.readouterr().err
-    assert f"first layer: {said} units, 0.00 s, 3 queries" in err and "it/s" not in err and "0it" not in err
+    assert re.search(rf"first layer: {said} units, \d\.\d\d s, 3 queries", err)
+    assert "it/s" not in err and "0it" not in err
