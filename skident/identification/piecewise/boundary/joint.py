@@ -10,12 +10,14 @@ from scipy.optimize import linprog
 
 from .points import sizes
 
-__all__ = ["Logits", "damped_solution", "features", "null_space", "refined", "separating"]
+__all__ = ["MAX_UNKNOWNS", "Logits", "Precision", "damped_solution", "features", "null_space", "refined", "separating"]
 
-_MAX_UNKNOWNS = 6000  # of the joint least squares (memory and time)
+MAX_UNKNOWNS = 6000  # of the joint least squares (memory and time)
 _NEAR_BEND = 1e-6  # distance from a hyperplane within which the side of a point is uncertain
 _NULL_TOL = 2e-9  # singular value per root of the points that is a null vector of accurate hyperplanes
 _GAP = 20.0  # between the singular values of null vectors of rough hyperplanes and the others
+_SINGULAR = 1e-14  # diagonal entry of a triangular factor, over the largest one, that is zero (rounding)
+_ROUNDING = 2.5e-16  # standard deviation of bisected points, relative to 1 + |x|
 _OUTLIER = 100.0  # median residuals beyond which a point leaves the fit
 
 
@@ -100,7 +102,7 @@ def refined(logits, X, pairs, steps=4, damping=1e-10):
     """
     H, coef = logits.hyperplanes.copy(), logits.coef / np.linalg.norm(logits.coef)
     m, best = len(H), (np.inf, logits)
-    if H.size + coef[:, 1:].size > _MAX_UNKNOWNS:
+    if H.size + coef[:, 1:].size > MAX_UNKNOWNS:
         return logits, np.inf
     for step in range(steps + 1):
         r, J, keep = _linearized(H, coef, X, pairs)
@@ -109,11 +111,7 @@ def refined(logits, X, pairs, steps=4, damping=1e-10):
             best = worst, Logits(H.copy(), coef.copy())
         if step == steps or worst < 2e-15:
             break
-        gauge = np.zeros((1 + m, J.shape[1]))
-        gauge[0, H.size :] = coef[:, 1:].T.ravel()
-        for j in range(m):
-            gauge[1 + j, j * H.shape[1] : (j + 1) * H.shape[1] - 1] = H[j, :-1] / m
-        system, target = np.vstack([J[keep], gauge]), np.append(-r[keep], np.zeros(1 + m))
+        system, target = np.vstack([J[keep], _gauge(H, coef)]), np.append(-r[keep], np.zeros(1 + m))
         change = damped_solution(system, target, damping)
         H = H + change[: H.size].reshape(H.shape)
         coef = coef.copy()
@@ -121,6 +119,38 @@ def refined(logits, X, pairs, steps=4, damping=1e-10):
         norms = np.linalg.norm(H[:, :-1], axis=1)
         H, coef[:m] = H / norms[:, None], coef[:m] * norms[:, None]
     return best[1], best[0]
+
+
+def _gauge(H, coef):
+    """Equations (1 + m, unknowns) that keep the norms of the coefficients and of the normals."""
+    m = len(H)
+    gauge = np.zeros((1 + m, H.size + coef[:, 1:].size))
+    gauge[0, H.size :] = coef[:, 1:].T.ravel()
+    for j in range(m):
+        gauge[1 + j, j * H.shape[1] : (j + 1) * H.shape[1] - 1] = H[j, :-1] / m
+    return gauge
+
+
+class Precision:
+    """Standard errors of hyperplanes that were fitted to boundary points with errors of rounding."""
+
+    def __init__(self, logits):
+        self._H, self._coef = logits.hyperplanes, logits.coef / np.linalg.norm(logits.coef)
+        self._R = _gauge(self._H, self._coef)
+
+    def add(self, X, pairs):
+        """Take in more boundary points."""
+        _, J, keep = _linearized(self._H, self._coef, X, pairs)
+        self._R = np.linalg.qr(np.vstack([self._R, J[keep]]), mode="r")
+
+    @property
+    def error(self):
+        """The largest standard error of an entry of a hyperplane."""
+        R, n = self._R, self._R.shape[1]
+        if len(R) < n or np.abs(np.diag(R)).min() < _SINGULAR * np.abs(np.diag(R)).max():
+            return np.inf
+        inverse = solve_triangular(R, np.eye(n))
+        return _ROUNDING * np.sqrt(np.sum(inverse[: self._H.size] ** 2, axis=1).max(initial=0.0))
 
 
 def damped_solution(A, b, damping):

@@ -8,8 +8,8 @@ import numpy as np
 
 from skident.oracle import NotIdentified
 
-from .checks import wrong_boundary_points
-from .joint import Logits, null_space, refined, separating
+from .checks import bisected_near, wrong_boundary_points
+from .joint import MAX_UNKNOWNS, Logits, Precision, null_space, refined, separating
 from .points import random_crossings
 
 __all__ = ["Found", "one_layer", "open_coefficients"]
@@ -22,6 +22,11 @@ _ROUGH_TOL = 3e-7  # singular value of a null vector if hyperplanes are accurate
 _N_LINES = 100  # held-out lines of the validation per class beyond the first
 _FINAL_LINES = 600  # more lines once the first ones agree: they decide whether the network is exact (statistics)
 _LINES_PER_PARAMETER = 2  # further lines, since more units have smaller facets
+_MORE_POINTS = 20  # boundary points of the last fit beyond its unknowns
+_BATCH = 0.2  # of the unknowns: points that are added if hyperplanes are less precise than this
+_POSITION_ERROR = 2e-11  # standard error of the hyperplanes' entries; the largest of a thousand errors is 3 to 4 times it
+_MAX_BATCHES = 20  # of points (budget)
+_MAX_RATIO = 2.5  # of points over unknowns (budget)
 _N_LABELS = 60  # labels per class that fix the combination of null vectors
 _LABEL_RADII = (1.0, 3.0)  # standard deviations of these inputs, log-uniform
 _MIN_EFFECT = 1e-7  # coefficient of a unit, over the largest one, below which it has no effect
@@ -105,7 +110,7 @@ def one_layer(search, starts=None, first_layer=True):
             continue
         checked, wrong, (X, pairs, U), _ = wrong_boundary_points(labels, logits, _lines(labels, _N_LINES), rng)
         if checked and not wrong:
-            found, (X, pairs, U) = _final(search, first_layer)
+            found, (X, pairs, U) = _final(search, logits, first_layer)
             best = found if best is None or (found is not None and found.wrong <= best.wrong) else best
             if found is not None and found.checked and (not found.wrong or not first_layer):
                 return _without_idle_units(found)
@@ -162,10 +167,28 @@ def _lines(labels, n):
     return n * (len(labels.classes) - 1)
 
 
-def _final(search, many):
+def _overdetermined(search, logits):
+    """Bisect predicted boundary points until the logits' unknowns, a network's hyperplanes, are precise."""
+    n = logits.hyperplanes.size + logits.coef[:, 1:].size
+    precision = Precision(logits) if n <= MAX_UNKNOWNS else None
+    if precision is not None:
+        precision.add(np.array(search.points), np.array(search.pairs))
+    wanted = max(n + _MORE_POINTS, len(search.points))
+    for _ in range(_MAX_BATCHES):
+        if wanted > len(search.points):
+            X, pairs = bisected_near(search.labels, logits, wanted - len(search.points), search.rng)
+            search.remember(X, pairs)
+            if precision is not None and len(X):
+                precision.add(X, pairs)
+        if precision is None or precision.error < _POSITION_ERROR or len(search.points) > _MAX_RATIO * n:
+            return
+        wanted = len(search.points) + int(_BATCH * n) + 1
+
+
+def _final(search, logits, many):
     """The logits fitted to all boundary points with their validation, and wrong boundary points."""
     labels = search.labels
-    search.fill()
+    _overdetermined(search, logits)
     solved = _solve(search)
     if solved is None:
         return None, (np.zeros((0, labels.n_features)), [], [])
