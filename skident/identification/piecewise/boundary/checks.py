@@ -14,6 +14,7 @@ _MAX_BISECTED = 60  # wrong boundary points whose lines are searched for the tru
 _COARSE_GRID = np.linspace(0, 1, 9)  # of a line, at which labels are queried if its predicted boundary point is wrong
 _RADII = (0.5, 10.0)  # standard deviations of the lines' ends, log-uniform
 _OFFSET = 1e-8  # of both labels from the predicted boundary, relative to 1 + |x|
+_WIDER = (1.0, 30.0, 30.0)  # factors of that offset, one after the other, until both labels are as predicted
 _CLEAR_GAP = 3e-10  # lead of a logit, over (1 + |x|) times the usual lead, from which the label is certain
 _N_USUAL = 500  # inputs N(0, I) whose median lead is the usual one
 
@@ -56,9 +57,13 @@ def bisected_near(labels, logits, n, rng):
     A point costs half the queries of one on a random segment.
     """
     P, U, t, step, _, pair = _predicted_lines(labels, logits, n, rng)
-    seen = np.stack([labels(P + (t + s * step)[:, None] * U) for s in (-1, 1)], axis=1)
-    i = np.flatnonzero(np.all(seen == pair, axis=1))
-    P, U, t, step, pair = P[i], U[i], t[i], step[i], pair[i]
+    open_ = np.ones(len(P), dtype=bool)
+    for factor in _WIDER if len(P) else ():
+        i = np.flatnonzero(open_)
+        step[i] *= factor
+        seen = np.stack([labels(P[i] + (t + s * step)[i, None] * U[i]) for s in (-1, 1)], axis=1)
+        open_[i] = np.any(seen != pair[i], axis=1)
+    P, U, t, step, pair = P[~open_], U[~open_], t[~open_], step[~open_], pair[~open_]
     t, _, above = bisect(labels, P, U, t - step, t + step, pair[:, 0])
     two = above == pair[:, 1]
     return (P + t[:, None] * U)[two], pair[two][:, ::-1]

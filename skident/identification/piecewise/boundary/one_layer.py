@@ -24,13 +24,16 @@ _FINAL_LINES = 600  # more lines once the first ones agree: they decide whether 
 _LINES_PER_PARAMETER = 2  # further lines, since more units have smaller facets
 _MORE_POINTS = 20  # boundary points of the last fit beyond its unknowns
 _BATCH = 0.2  # of the unknowns: points that are added if hyperplanes are less precise than this
-_POSITION_ERROR = 2e-11  # standard error of the hyperplanes' entries; the largest of a thousand errors is 3 to 4 times it
+_POSITION_ERROR = (
+    2e-11  # standard error of the hyperplanes' entries; the largest of a thousand errors is 3 to 4 times it
+)
 _MAX_BATCHES = 20  # of points (budget)
 _MAX_RATIO = 2.5  # of points over unknowns (budget)
 _N_LABELS = 60  # labels per class that fix the combination of null vectors
 _LABEL_RADII = (1.0, 3.0)  # standard deviations of these inputs, log-uniform
 _MIN_EFFECT = 1e-7  # coefficient of a unit, over the largest one, below which it has no effect
 _EXPLAINED = 1e-7  # distance of a boundary point from the predicted boundary, relative to 1 + |x|, that is an error
+_ROUGH = 1e-6  # the same distance up to which the logits are inaccurate and no unit is missing
 _MAX_VISITED = 6  # wrong boundary points per round at which the search continues
 
 
@@ -109,7 +112,8 @@ def one_layer(search, starts=None, first_layer=True):
             starts = search.unexplained(_crossings(search, _MAX_VISITED))
             continue
         checked, wrong, (X, pairs, U), _ = wrong_boundary_points(labels, logits, _lines(labels, _N_LINES), rng)
-        if checked and not wrong:
+        near = wrong and len(X) == wrong and logits.distances(X, pairs).max() < _ROUGH
+        if checked and (not wrong or near):
             found, (X, pairs, U) = _final(search, logits, first_layer)
             best = found if best is None or (found is not None and found.wrong <= best.wrong) else best
             if found is not None and found.checked and (not found.wrong or not first_layer):
