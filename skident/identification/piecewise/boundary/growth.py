@@ -101,7 +101,7 @@ def scale_of(labels, surface, plane, facet):
 def _beyond(unit, q, y):
     """Whether y lies clearly on the same side of the new unit's hyperplane as q.
 
-    On the other side the boundary point is that of the surface before the bend, and `mu` puts the hyperplane through it.
+    On the other side it is a point of the surface before the bend, and `mu` puts the hyperplane through it.
     """
     return (unit @ np.append(y, 1.0)) * np.sign(unit @ np.append(q, 1.0)) > _MIN_SIDE * np.linalg.norm(unit[:-1])
 
