@@ -7,7 +7,7 @@ import numpy as np
 from skident.base.progress import StageLog
 from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 from skident.network import FeedforwardNetwork
-from skident.oracle import probabilities_from_logits
+from skident.oracle import NotIdentified, probabilities_from_logits
 
 from .piecewise.boundary.checks import contradicting_labels
 from .piecewise.boundary.deep_logits import DeepLogits
@@ -33,6 +33,11 @@ def network_from_labels(model, X, center, scale, budget, rng, input_range=None, 
         labels.probe((X - center) / scale, rng)
         found = identify_logits(labels, rng, log.say)
         entry["residual"] = found.residual
+    if (n := found.logits.coef.shape[1]) < len(labels.classes):
+        raise NotIdentified(
+            "boundary", "classes", f"only {n} of {len(labels.classes)} classes were recovered: the others are rare. "
+            "Pass X with samples of all classes.",
+        )  # fmt: skip
     classes = np.array(labels.classes)
     order = np.argsort(classes)
     network, signs_known = _network(found.logits, order, center, scale)

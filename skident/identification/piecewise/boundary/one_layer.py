@@ -97,7 +97,7 @@ def one_layer(search, starts=None, first_layer=True):
     Behind another layer, where whole networks are validated and completed, a rough fit is enough.
     """
     labels, rng, say, best, shares = search.labels, search.rng, search.say, None, []
-    units = len(search.units.hyperplanes)
+    units, known = len(search.units.hyperplanes), len(labels.classes)
     starts = _starts(search) if starts is None else starts
     while len(shares) < _MAX_ROUNDS and not _stale(shares):
         if not first_layer and best is not None and len(shares) >= _ROUGH_ROUNDS:
@@ -126,6 +126,8 @@ def one_layer(search, starts=None, first_layer=True):
             best = Found(logits, np.zeros((0, *logits.coef.shape)), checked, wrong, [], np.inf)
         say(f"{wrong} of {checked} boundary points are wrong")
         shares.append(wrong / max(checked, 1))
+        if len(labels.classes) > known:  # a class met late: earlier rounds knew less
+            shares, known = [], len(labels.classes)
         if len(shares) >= _MAX_FLAT and not len(search.units.hyperplanes):
             search.refuse_scattered(len(search.surfaces))
         search.remember(X, pairs)
