@@ -8,18 +8,22 @@ from scipy.sparse.linalg import LinearOperator, lsqr
 
 from skident.budget import check_deadline, memory_allows
 
-from .roomy_points import roomy_points
+from .roomy_points import LEAST_ACTIVE, active_units, roomy_points
 from .shared_jacobians import jacobian_at
 
 __all__ = ["polished_on_jacobians"]
 
 _ARRAYS = 4  # of the size of all Jacobians, and of those in the first layer: work space
 _OVER = 2.0  # entries of all Jacobians per weight: fewer determine some weights badly
+_OVER_KNOWN = 3.0  # the same of known Jacobians: their points are less roomy, and they cost no queries
 _MORE = 4  # Jacobians beyond that
 _STEP = 1.0  # first step of a Jacobian over the distance of the nearest boundary: random steps rarely go straight there
 _MAX_STEPS = 4  # of Gauss-Newton: from errors of 1e-6, two reach rounding
-_ITERATIONS = 400  # of LSQR per step (budget)
+_LARGE = 400_000  # weights from which a step takes 20 s
+_LARGE_STEPS = 2  # of Gauss-Newton then (budget)
+_ITERATIONS = 100  # of LSQR per step (budget): two steps of 100 are as accurate as one of 400
 _TOL = 1e-10  # relative residual of LSQR: 500 eps over the first residual of 1e-5 or less
+_ROUNDING = 0.1  # residual of rounding over its bound
 _SETTLED = 0.5  # ratio of successive residuals above which the rest is rounding
 _RIDGE = 1e-9  # of the blocks of the preconditioner, relative: units that are never active leave them singular
 _LEAST_WEIGHT = 1e-3  # of a Jacobian whose entries have large errors
@@ -28,28 +32,38 @@ _RADII = (0.5, 1.0, 3.0)  # standard deviations of these
 _RCOND = 1e-12  # of the biases' least squares: rounding
 
 
-def polished_on_jacobians(space, network, rng):
+def polished_on_jacobians(space, network, rng, known=()):
     """A network with two hidden layers, close to the model's, after a fit of all weights, and of all biases then.
 
     Within a linear region, the Jacobian is ``J = W_3^T D_2 W_2^T D_1 W_1^T`` with known 0-1 diagonals D. A step solves
     its linearization by LSQR: changes of W_1 are eliminated, and the other layers are preconditioned by one matrix
-    each. Memory is a few times that of the Jacobians, ``2 P`` numbers for P parameters; if `max_memory` is less, the
-    given network is returned.
+    each. Jacobians that are `known` need no queries; further ones are measured at roomy points if these are too few.
+    Memory is a few times that of the Jacobians, ``2 P`` to ``3 P`` numbers for P parameters; if `max_memory` is less,
+    the given network is returned.
     """
     k, (m1, m2, mL) = network.n_inputs, network.layer_widths
-    G = int(np.ceil(_OVER * (k * m1 + m1 * m2 + m2 * mL) / (mL * k))) + _MORE
+    n_weights, entries = k * m1 + m1 * m2 + m2 * mL, mL * k
+    G = int(np.ceil(_OVER * n_weights / entries)) + _MORE
     if not memory_allows(_ARRAYS * 8 * G * mL * (k + m1)):
         return network
-    X, room = roomy_points(network, G, rng, space.within_reach)
-    found = [jacobian_at(space, x, _STEP * h, rng) for x, h in zip(X, room, strict=True)]
+    found = _best(network, known, int(np.ceil(_OVER_KNOWN * n_weights / entries)))
+    points = np.array([one.point for one in found]).reshape(-1, k)
+    X, room = roomy_points(network, max(G - len(found), 0), rng, space.within_reach, known=points)
+    found = found + [jacobian_at(space, x, _STEP * h, rng) for x, h in zip(X, room, strict=True)]
     found = [one for one in found if one.confirmed]
-    if len(found) * mL * k < k * m1 + m1 * m2 + m2 * mL:
+    if len(found) * entries < n_weights:
         return network
     X, errors = np.array([one.point for one in found]), np.array([one.error for one in found])
     weights = np.maximum(errors.min() / errors, _LEAST_WEIGHT)[:, None, None]
-    rounding = np.linalg.norm(weights[:, 0, 0] * errors) * np.sqrt(mL * k)
-    J, best = np.array([one.value for one in found]), np.inf
-    for _ in range(_MAX_STEPS):
+    rounding = _ROUNDING * np.linalg.norm(weights[:, 0, 0] * errors) * np.sqrt(entries)
+    network = _fitted(network, X, np.array([one.value for one in found]), weights, rounding)
+    return _with_biases(space, network, X, np.array([one.outputs for one in found]), rng)
+
+
+def _fitted(network, X, J, weights, rounding):
+    """The network after Gauss-Newton steps towards Jacobians J (G, m_L, k) at X (G, k), up to `rounding`."""
+    kept, best = network, np.inf
+    for _ in range(_MAX_STEPS if sum(W.size for W in network.weights) < _LARGE else _LARGE_STEPS):
         check_deadline()
         step = _Linearized(network, X, weights)
         residual = np.linalg.norm(weights * (J - step.jacobians))
@@ -60,8 +74,19 @@ def polished_on_jacobians(space, network, rng):
             break
         network = network.with_parameters(step.solved(J), network.biases)
     else:
-        kept = network
-    return _with_biases(space, kept, X, np.array([one.outputs for one in found]), rng)
+        return network
+    return kept
+
+
+def _best(network, known, n):
+    """The n Jacobians with the smallest errors, and those at which units of the second layer are active rarely."""
+    known = sorted((one for one in known if one.confirmed), key=lambda one: one.error)
+    if not known:
+        return []
+    active = active_units(network, np.array([one.point for one in known]))
+    before = np.cumsum(active, axis=0) - active
+    rare = np.any(active & (before < LEAST_ACTIVE), axis=1)
+    return [one for i, one in enumerate(known) if i < n or rare[i]]
 
 
 class _Linearized:
@@ -96,8 +121,8 @@ class _Linearized:
             return (C - Q @ (Q.T @ C)).ravel()
 
         def adjoint(y):
-            Y = y.reshape(-1, m1)
-            V2, V3 = self._adjoint((Y - Q @ (Q.T @ Y)).reshape(R.shape[0], mL, m1))
+            # The residuals of LSQR are orthogonal to Q already.
+            V2, V3 = self._adjoint(y.reshape(R.shape[0], mL, m1))
             return np.concatenate([((V2 * L2[0]) @ L2[1].T).ravel(), (L3.T @ V3).ravel()])
 
         target = (R @ inverse).reshape(-1, m1)

@@ -23,7 +23,7 @@ _CHECKS = 60  # further outputs per radius that the network must explain
 _CHECKED_RADII = (0.5, 1.0, 2.0, 3.0, 10.0)  # standard deviations of these
 _MAX_POLISHED = 10_000  # parameters up to which all of them are fitted to outputs (budget: 1 s)
 _POLISH_OUTPUTS = 1.75  # outputs per parameter of that fit
-_POLISH_STEPS = 2  # of it: from errors of 1e-10, these reach rounding (budget: 4 s each)
+_POLISH_STEPS = 3  # of it: from errors of 1e-9, these reach rounding (budget: 4 s each)
 _PER_WEIGHT = 1.5  # of its points, at which a unit of the second layer is active, per incoming weight
 _DENSE = 3000  # parameters up to which its normal equations are solved directly: conjugate gradients converge faster
 _MAX_ERROR = 1e-5  # of these, relative: larger ones are those of missing units
@@ -48,8 +48,8 @@ def find_network(query, n_inputs, output_error, rng, callback=None, reach=np.inf
     if span is not None:
         try:
             inner = span.space(space)
-            network = _from_new_lines(inner, rng, callback, inner.n_coordinates)
-            network = span.in_all_inputs(space, _polished(inner, network, rng, max_polished), rng)
+            network, jacobians = _from_new_lines(inner, rng, callback, inner.n_coordinates)
+            network = span.in_all_inputs(space, _polished(inner, network, jacobians, rng, max_polished), rng)
         except NotIdentified as error:
             if error.reason == "shallow":
                 raise
@@ -57,11 +57,11 @@ def find_network(query, n_inputs, output_error, rng, callback=None, reach=np.inf
             if len(_unexplained(space, network, rng)) == 0:
                 return network
     # No span is narrower, or units outside of it are active at none of the random points.
-    return _polished(space, _from_new_lines(space, rng, callback), rng, max_polished)
+    return _polished(space, *_from_new_lines(space, rng, callback), rng, max_polished)
 
 
 def _from_new_lines(space, rng, callback, n_units=0):
-    """The network from several attempts, each with lines of its own, with `n_units` in the first layer at least."""
+    """The network and Jacobians from several attempts, each with lines of its own, with `n_units` in the first layer at least."""
     for attempt in range(_MAX_ATTEMPTS):
         try:
             return _attempt(space, rng, callback, n_units)
@@ -72,7 +72,7 @@ def _from_new_lines(space, rng, callback, n_units=0):
 
 
 def _attempt(space, rng, callback, n_units):
-    """The network from lines of its own; `NotIdentified` if it does not explain further outputs."""
+    """The network from lines of its own, and their Jacobians; `NotIdentified` if it does not explain further outputs."""
     first, lines = find_first_layer(space, rng, n_units)
     W, b = signed_layer(first, lines)
     if callback is not None:
@@ -90,7 +90,7 @@ def _attempt(space, rng, callback, n_units):
             callback(sum(network.layer_widths[:-1]))
         missed = _unexplained(space, network, rng)
         if len(missed) == 0:
-            return network
+            return network, [J for line in lines for J in line.jacobians] + second.input_jacobians()
         second.aim_at(missed)
         failure = NotIdentified(
             STAGE, "unexplained", f"a network {network.layer_widths} does not explain further outputs."
@@ -98,11 +98,11 @@ def _attempt(space, rng, callback, n_units):
     raise failure
 
 
-def _polished(space, network, rng, max_polished):
-    """The network after a fit to Jacobians, and one of all parameters to outputs if they are not too many."""
+def _polished(space, network, jacobians, rng, max_polished):
+    """The network after a fit to Jacobians, known ones first, and one of all parameters to outputs if they are not too many."""
     P = network.n_parameters
     try:
-        network = polished_on_jacobians(space, network, rng)
+        network = polished_on_jacobians(space, network, rng, jacobians)
     except OutOfBudgetError:
         return network
     if P > max_polished:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from skident.oracle import NotIdentified
@@ -89,6 +91,14 @@ class SecondLayer:
                 break
             h = 0.5 * h + FLOOR
         return h
+
+    def input_jacobians(self):
+        """The Jacobians by the inputs; none if these have more dimensions than h."""
+        W, b = self.first
+        if W.shape[0] != W.shape[1]:
+            return []
+        to_inputs = np.linalg.inv(self.inverse).T
+        return [replace(J, value=J.value @ to_inputs, point=(J.point - b) @ self.inverse) for J in self.jacobians]
 
     def solved(self):
         """Weights (m_1, m_2), biases and outgoing weights (m_2, m_L) of the second layer.

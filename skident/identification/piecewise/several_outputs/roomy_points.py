@@ -4,26 +4,34 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["roomy_points"]
+__all__ = ["LEAST_ACTIVE", "active_units", "roomy_points"]
 
 _RADII = (10.0, 1.0, 30.0, 3.0)  # standard deviations of random points: far out, biases matter less and patterns vary
 _CANDIDATES = 30  # points among which the one farthest from activation boundaries is chosen
-_LEAST_ACTIVE = 6  # points at which a unit of the second layer is active, those of the orthant included
+LEAST_ACTIVE = 6  # points at which a unit of the second layer is active, those of the orthant included
 _ACTIVE_SHARE = 0.2  # of all points, the same: a unit with 6 of 80 had errors 100 times as large
 _FLOOR = 0.1  # least pre-activation of the first layer's units at the points of rare ones, over its deviation
 _CLEAR = 2.0  # ratio of the terms for and against a rare unit there
 _TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 
 
-def roomy_points(network, n, rng, within_reach):
+def active_units(network, X):
+    """Which units of the second layer are active at X (n, k): (n, m_2)."""
+    (W, V, _), (b, c, _) = network.weights, network.biases
+    return np.maximum(X @ W + b, 0.0) @ V + c > 0.0
+
+
+def roomy_points(network, n, rng, within_reach, known=None):
     """Points (n or more, k), each the roomiest of several, and their distances from the nearest boundary (n or more,).
 
-    Rare units of the second layer have further points, at which the units of the first layer are all active.
+    Rare units of the second layer have further points, at which the units of the first layer are all active, if too few
+    `known` points (q, k) are among those at which they are.
     """
     radii = np.array(_RADII)[np.arange(n * _CANDIDATES) % len(_RADII)]
     X = within_reach(radii[:, None] * rng.standard_normal((n * _CANDIDATES, network.n_inputs)))
     X, room, active = _roomiest(network, X)
-    missing = np.maximum(max(_LEAST_ACTIVE, int(_ACTIVE_SHARE * n)) - active.sum(axis=0), 0)
+    n_active = active.sum(axis=0) + (0 if known is None else active_units(network, known).sum(axis=0))
+    missing = np.maximum(max(LEAST_ACTIVE, int(_ACTIVE_SHARE * n)) - n_active, 0)
     which = np.repeat(np.repeat(np.arange(len(missing)), missing), _CANDIDATES)
     if len(which) == 0:
         return X, room
