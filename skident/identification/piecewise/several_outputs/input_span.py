@@ -17,7 +17,7 @@ __all__ = ["InputSpan", "find_input_span"]
 _RADII = (10.0, 1.0, 30.0, 3.0)  # standard deviations of random points: far out, biases matter less and patterns vary
 _PATIENCE = 4  # Jacobians in a row that add nothing to the span, after which it is complete: points and opposites
 _STEP = 1.0  # first step of a Jacobian, in units of the inputs; it shrinks until the outputs are straight
-_RANK_TOL = 1e-9  # pivot over the largest, below which it is rounding
+_RANK_TOL = 1e-9  # pivot over the largest, below which it is rounding, if no Jacobian has a larger error
 _MORE_ROWS = 1.1  # rows of all Jacobians over the dimension of the span: errors of the basis are removed at the end
 _NARROW = 0.9  # dimension over that of the inputs from which nothing is saved
 _CANDIDATES = 30  # points among which the one farthest from activation boundaries is chosen
@@ -65,16 +65,17 @@ def find_input_span(space, rng):
 
     About ``1.1 r / m_L`` Jacobians for a span of dimension r, with ``D + 12`` queries each.
     """
-    D, rows, ranks = space.n_coordinates, [], [0]
+    D, rows, ranks, tol = space.n_coordinates, [], [0], _RANK_TOL
     for point in _opposite_points(D, rng):
         J = jacobian_at(space, space.within_reach(point[None])[0], _STEP, rng)
         size = np.linalg.norm(J.value)
         if not J.confirmed or size == 0.0:
             return None
         rows.append(J.value / size)
+        tol = max(tol, J.error * np.sqrt(J.value.size) / size)
         basis, R = scipy.linalg.qr(np.concatenate(rows).T, mode="economic", pivoting=True)[:2]
         sizes = np.abs(np.diag(R))
-        ranks.append(int(np.sum(sizes > _RANK_TOL * sizes[0])))
+        ranks.append(int(np.sum(sizes > tol * sizes[0])))
         if ranks[-1] >= _NARROW * D:
             return None
         if ranks[-1] == ranks[-1 - _PATIENCE :][0] and R.shape[1] >= _MORE_ROWS * ranks[-1]:

@@ -61,7 +61,7 @@ def find_network(query, n_inputs, output_error, rng, callback=None, reach=np.inf
 
 
 def _from_new_lines(space, rng, callback, n_units=0):
-    """The network and Jacobians from several attempts, each with lines of its own, with `n_units` in the first layer at least."""
+    """The network and Jacobians from several attempts, each with new lines, with `n_units` first units at least."""
     for attempt in range(_MAX_ATTEMPTS):
         try:
             return _attempt(space, rng, callback, n_units)
@@ -72,7 +72,7 @@ def _from_new_lines(space, rng, callback, n_units=0):
 
 
 def _attempt(space, rng, callback, n_units):
-    """The network from lines of its own, and their Jacobians; `NotIdentified` if it does not explain further outputs."""
+    """The network from new lines, and their Jacobians; `NotIdentified` if it does not explain further outputs."""
     first, lines = find_first_layer(space, rng, n_units)
     W, b = signed_layer(first, lines)
     if callback is not None:
@@ -99,7 +99,7 @@ def _attempt(space, rng, callback, n_units):
 
 
 def _polished(space, network, jacobians, rng, max_polished):
-    """The network after a fit to Jacobians, known ones first, and one of all parameters to outputs if they are not too many."""
+    """The network after a fit to Jacobians, and of all parameters to outputs if they are not too many."""
     P = network.n_parameters
     try:
         network = polished_on_jacobians(space, network, rng, jacobians)

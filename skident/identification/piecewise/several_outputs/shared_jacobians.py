@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..kernel.scan import scan_line
+from .pair_scan import scan_pairs
 
 __all__ = [
     "MIN_OUTPUTS",
@@ -125,17 +125,18 @@ def scanned(space, origin, direction, low, high, rng, *, length_scale, max_bound
         parts = [space.query(origin + t[i : i + rows, None] * direction) for i in range(0, len(t), rows)]
         return np.concatenate(parts)
 
-    scan = scan_line(
+    positions, jumps = scan_pairs(
         query,
-        (low, high),
+        low,
+        high,
         output_error=float(space.output_error.max()),
         length_scale=length_scale,
         max_boundaries=max_boundaries,
         rng=rng,
     )
-    n, k = len(scan.positions), space.n_coordinates
+    n, k = len(positions), space.n_coordinates
     unknown = np.full((n, k), np.nan)
-    line = (scan.positions, scan.jumps, unknown, np.full(n, np.inf), np.full(n, np.inf), [])
+    line = (positions, jumps, unknown, np.full(n, np.inf), np.full(n, np.inf), [])
     return ScannedLine(origin, direction, low, high, *line)
 
 
