@@ -126,7 +126,7 @@ def _examined(line, a, b):
     # A boundary within a pair leaves the other pair's slope.
     straight = np.abs(rise - a.slopes * width).max(axis=1) <= blur[0]
     straight |= np.abs(rise - b.slopes * width).max(axis=1) <= blur[1]
-    meet, jump = meeting_point(a.y, a.g, a.slopes, b.x, b.f, b.slopes)
+    meet = meeting_point(a.y, a.g, a.slopes, b.x, b.f, b.slopes)[0]
     single = ~straight & (meet > a.y) & (meet < b.x)
     residual = np.abs(rise - a.slopes * (meet - a.y)[:, None] - b.slopes * (b.x - meet)[:, None]).max(axis=1)
     single &= residual <= 2.0 * (blur[0] + blur[1])
@@ -176,7 +176,7 @@ def _joined(line, pieces):
 
 
 def _meetings(line, pieces):
-    """Successive pieces p and q, where they meet (n,), their jumps (n, m_L), and whether they do in all outputs (n,)."""
+    """Successive pieces p and q, where they meet (n,), the jumps (n, m_L), and whether they do in all outputs (n,)."""
     p, q, _, blur = _successive(line, pieces)
     t, jump = meeting_point(p.y, p.g, p.slopes, q.x, q.f, q.slopes)
     meet = (t >= p.y) & (t <= q.x)
