@@ -21,7 +21,7 @@ _MIN_BEND = (
 _MIN_SINE = 1e-6  # of the angle at a bend; smaller ones are lost in rounding
 _STEPS = (0.3, 0.1)  # beyond a known hyperplane, at which the scale of a facet is measured, and confirmed
 _FLAT_AT = np.array([0.4, 0.97])  # of the way to that hyperplane, where the facet must be flat
-_MAX_TRIED = 8  # known hyperplanes from which the scale is measured (budget)
+_MAX_TRIED = 40  # known hyperplanes from which the scale is measured (budget)
 _MIN_SIDE = 1e-6  # distance of a boundary point from the new unit's hyperplane, from which its side is certain
 _MIN_LEVER = 1e-4  # distance of a boundary point from the facet's plane, from which it determines or confirms a scale
 

@@ -103,6 +103,24 @@ class Surface:
         self.coef[k] = coef
         self.plane = self.plane - coef * sign * self.units.hyperplanes[k]
 
+    def relearn(self, k, X):
+        """Fit unit k, all others fixed, to boundary points X (n, D) beyond it, if it fits them."""
+        H, coef, one = self.units.hyperplanes, self.coef, np.column_stack([X, np.ones(len(X))])
+        side = np.sign(H[k] @ one[0])
+        S = np.sign(one @ H.T)
+        S[:, k] = -side
+        before = self.plane + np.nan_to_num(coef * S) @ H
+        weight = 1.0 / (sizes(X) * np.linalg.norm(before[:, :-1], axis=1))
+        A, b = one * weight[:, None], -np.sum(before * one, axis=1) * weight
+        u = np.linalg.lstsq(A, b, rcond=None)[0]  # the jump 2 coef side H[k]
+        size = np.linalg.norm(u[:-1])
+        w = np.sign(coef[k]) * side * u / size
+        if np.abs(A @ u - b).max() > _MAX_RESIDUAL or np.abs(w - H[k]).max() > _MAX_CHANGE:
+            return
+        new = np.sign(coef[k]) * size / 2
+        self.plane = self.plane + side * (new * w - coef[k] * H[k])
+        H[k], coef[k] = w, new
+
     def refine(self, X):
         """Gauss-Newton of all units with known coefficients over those boundary points X of the pair that fit."""
         known = np.flatnonzero(~np.isnan(self.coef))
