@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from .facets import find_facet
-from .points import bracket, sizes
+from .points import bisect, bracket, sizes
 from .surfaces import crossing
 from .units import Pencil
 
-__all__ = ["facet_beyond", "pencil_at", "scale_of"]
+__all__ = ["facet_beyond", "pencil_at", "points_beyond", "scale_of"]
 
 _BEYOND = (0.08, 0.02, 4e-3, 5e-4)  # distances beyond a bend at which the next facet is measured
 _FOLD = 3.0  # radians from the direction of the path, up to which the facet beyond a sharp bend may turn
@@ -23,6 +23,11 @@ _STEPS = (0.3, 0.1)  # beyond a known hyperplane, at which the scale of a facet 
 _FLAT_AT = np.array([0.4, 0.97])  # of the way to that hyperplane, where the facet must be flat
 _MAX_TRIED = 40  # known hyperplanes from which the scale is measured (budget)
 _MIN_SIDE = 1e-6  # distance of a boundary point from the new unit's hyperplane, from which its side is certain
+_SHARES = (0.8, 0.4, 0.2, 0.1, 0.05)  # of paths, at which points beyond a new unit are bisected, farthest first
+_INTERVAL = 1e-7  # of these bisections, relative to 1 + |x|
+_MORE_BEYOND = 5  # such points beyond the unknowns (statistics)
+_TRIES_BEYOND = 3  # paths per point (budget)
+_BEYOND_TARGETS = (0.5, 6.0)  # standard deviations of the points that these paths head for, log-uniform
 _MIN_LEVER = 1e-4  # distance of a boundary point from the facet's plane, from which it determines or confirms a scale
 
 
@@ -159,3 +164,23 @@ def _confirmed(labels, facet, x, J, mu):
     if abs(facet.plane @ np.append(x, 1.0)) < _MIN_LEVER:
         return False
     return bool(bracket(labels, x[None], n, _OFFSET * sizes(x[None]), facet.pair)[0])
+
+
+def points_beyond(labels, surface, k, start, rng):
+    """Boundary points (n, D) beyond unit k, farther apart than those of the facet at `start` that it was learned from.
+
+    Errors of a unit's hyperplane are inverse to these distances, and units behind it inherit them.
+    """
+    X, side, wanted = [], surface.signs(start)[k], len(start) + 1 + _MORE_BEYOND
+    for target in labels.draw(_TRIES_BEYOND * wanted, rng, _BEYOND_TARGETS):
+        if len(X) >= wanted:
+            break
+        path = surface.path(start, target).before_walls(labels.room)
+        for share in _SHARES if len(path.lengths) else ():
+            Y, i = path.at(np.array([share * path.lengths.sum()]))
+            n, size = path.normals(i)[0], _INTERVAL * sizes(Y)
+            if surface.signs(Y[0])[k] == side and bracket(labels, Y, n, size, surface.pair)[0]:
+                t, _, above = bisect(labels, Y, n, -size, size, surface.pair[1])
+                X += [Y[0] + t[0] * n] if above[0] == surface.pair[0] else []
+                break
+    return np.array(X).reshape(-1, len(start))

@@ -7,8 +7,8 @@ import numpy as np
 from skident.oracle import NotIdentified
 
 from .facets import find_facet
-from .growth import facet_beyond, pencil_at, scale_of
-from .points import bisect, bracket, random_crossings
+from .growth import facet_beyond, pencil_at, points_beyond, scale_of
+from .points import random_crossings
 from .straight import bends_along
 from .surfaces import Surface, crossing, departure
 from .units import Units
@@ -25,10 +25,6 @@ _FAILED_RADIUS = 0.02  # around a bend that gave no unit, within which it is not
 _BEFORE = 1e-7  # distance before a bend, at which its first facet is evaluated
 _SPREAD_AT = 0.97  # of the way to a path's end, at which a boundary point is bisected
 _SPREAD_SIZE = 2e-9  # of the interval, relative to 1 + |x|: both labels are known at half of it
-_SHARES = (0.8, 0.4, 0.2, 0.1, 0.05)  # of paths, at which points beyond a new unit are bisected, farthest first
-_SPREAD_INTERVAL = 1e-7  # of these bisections, relative to 1 + |x|
-_MORE_BEYOND = 5  # such points beyond the unknowns (statistics)
-_TRIES_BEYOND = 3  # paths per point (budget)
 _MAX_SPREAD = 20  # such points
 _SPREAD_PER_UNIT = 2  # further ones
 _NEAR = 1e-6  # distance from a known hyperplane, relative to 1 + |x|, within which a bend is that unit's
@@ -221,33 +217,13 @@ class Search:
         surface.points.append(facet.point)
         self._said()
         if self.units.hyperplanes.size >= _MAX_REFINED:
-            self._relearn(surface, k, facet.point)
+            X = points_beyond(self.labels, surface, k, facet.point, self.rng)
+            surface.relearn(k, X)
+            self.remember(X, [surface.pair] * len(X))
         m = len(self.units.hyperplanes)
         if self.units.hyperplanes.size < _MAX_REFINED or m > _GROWTH * self._refined:
             self._refine(surface)
         return True
-
-    def _relearn(self, surface, k, start):
-        """Fit unit k to boundary points farther beyond it than the facet from which it was learned."""
-        X, side = [], surface.signs(start)[k]
-        wanted = self.units.hyperplanes.shape[1] + _MORE_BEYOND
-        for target in self.labels.draw(_TRIES_BEYOND * wanted, self.rng, _TARGETS):
-            path = surface.path(start, target).before_walls(self.labels.room)
-            for share in _SHARES if len(path.lengths) else ():
-                Y, i = path.at(np.array([share * path.lengths.sum()]))
-                n = path.normals(i)[0]
-                size = _SPREAD_INTERVAL * (1.0 + np.linalg.norm(Y[0]))
-                if surface.signs(Y[0])[k] != side or not bracket(self.labels, Y, n, size, surface.pair)[0]:
-                    continue
-                t, _, above = bisect(self.labels, Y, n, -size, size, surface.pair[1])
-                if above[0] == surface.pair[0]:
-                    X.append(Y[0] + t[0] * n)
-                break
-            if len(X) >= wanted:
-                break
-        if len(X) >= wanted:
-            surface.relearn(k, np.array(X))
-        self.remember(X, [surface.pair] * len(X))
 
     def _learn_waiting(self):
         """Try again the bends whose scale was not measured: more units are known now."""

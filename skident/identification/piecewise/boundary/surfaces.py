@@ -105,6 +105,8 @@ class Surface:
 
     def relearn(self, k, X):
         """Fit unit k, all others fixed, to boundary points X (n, D) beyond it, if it fits them."""
+        if len(X) <= self.units.hyperplanes.shape[1]:
+            return
         H, coef, one = self.units.hyperplanes, self.coef, np.column_stack([X, np.ones(len(X))])
         side = np.sign(H[k] @ one[0])
         S = np.sign(one @ H.T)
