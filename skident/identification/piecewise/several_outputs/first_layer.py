@@ -13,7 +13,7 @@ __all__ = ["find_first_layer", "second_layer_units_on", "signed_layer"]
 
 _REACH = 300.0  # half length of lines over sqrt(D): nearly every line crosses every hyperplane
 _MAX_LINES = 8  # of the first layer
-_FIRST_ACCURATE = 1e-8  # error of a normal of the first layer up to which it is not measured again
+_FIRST_ACCURATE = 3e-8  # error of a normal of the first layer up to which it is not measured again
 _MORE_LINES = 1  # on which the others are (budget: D + 12 queries per Jacobian), and all must be met
 _MANY_LINES = 4  # after which there may be fewer units than the dimension of their span: parallel ones
 _WIDE_LINES = 3  # on which there are more hyperplanes than inputs, after which the first layer is too wide
