@@ -26,9 +26,12 @@ _TOL = 1e-10  # relative residual of LSQR: 500 eps over the first residual of 1e
 _ROUNDING = 0.1  # residual of rounding over its bound
 _SETTLED = 0.5  # ratio of successive residuals above which the rest is rounding
 _RIDGE = 1e-9  # of the blocks of the preconditioner, relative: units that are never active leave them singular
+_OUTLIER = 30.0  # relative residual of a known Jacobian over their median: a boundary crossed, or outputs that were lost
+_TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 _LEAST_WEIGHT = 1e-3  # of a Jacobian whose entries have large errors
 _POINTS_PER_BIAS = 2.0  # outputs per bias, beside those of the Jacobians
 _RADII = (0.5, 1.0, 3.0)  # standard deviations of these
+_CHECKS = 30  # outputs that tell whether the fit is better
 _RCOND = 1e-12  # of the biases' least squares: rounding
 
 
@@ -56,8 +59,11 @@ def polished_on_jacobians(space, network, rng, known=()):
     X, errors = np.array([one.point for one in found]), np.array([one.error for one in found])
     weights = np.maximum(errors.min() / errors, _LEAST_WEIGHT)[:, None, None]
     rounding = _ROUNDING * np.linalg.norm(weights[:, 0, 0] * errors) * np.sqrt(entries)
-    network = _fitted(network, X, np.array([one.value for one in found]), weights, rounding)
-    return _with_biases(space, network, X, np.array([one.outputs for one in found]), rng)
+    fitted = _fitted(network, X, np.array([one.value for one in found]), weights, rounding)
+    fitted = _with_biases(space, fitted, X, np.array([one.outputs for one in found]), rng)
+    X = space.within_reach(_RADII[-1] * rng.standard_normal((_CHECKS, k)))
+    Y = space.query(X)
+    return min(fitted, network, key=lambda one: np.abs(one(X) - Y).max())
 
 
 def _fitted(network, X, J, weights, rounding):
@@ -83,6 +89,9 @@ def _best(network, known, n):
     known = sorted((one for one in known if one.confirmed), key=lambda one: one.error)
     if not known:
         return []
+    X, J = np.array([one.point for one in known]), np.array([one.value for one in known])
+    left = np.linalg.norm(J - network.jacobian(X), axis=(1, 2)) / np.maximum(np.linalg.norm(J, axis=(1, 2)), _TINY)
+    known = [one for one, share in zip(known, left, strict=True) if share < _OUTLIER * np.median(left)]
     active = active_units(network, np.array([one.point for one in known]))
     before = np.cumsum(active, axis=0) - active
     rare = np.any(active & (before < LEAST_ACTIVE), axis=1)
