@@ -42,7 +42,7 @@ def _predicted_lines(labels, logits, n, rng):
     ends = labels.draw(2 * n, rng, _RADII)
     P, U = ends[::2], ends[1::2] - ends[::2]
     t = np.linspace(0, 1, _N_GRID)
-    predicted = logits.predict((P[:, None] + t[:, None] * U[:, None]).reshape(-1, P.shape[1])).reshape(n, -1)
+    predicted = np.stack([logits.predict(P + s * U) for s in t], axis=1)
     changes = [np.flatnonzero(row[1:] != row[:-1]) for row in predicted]
     at = np.array([rng.choice(c) if len(c) else -1 for c in changes])
     P, U, predicted, at = P[at >= 0], U[at >= 0], predicted[at >= 0], at[at >= 0]
