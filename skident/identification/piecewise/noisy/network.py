@@ -207,6 +207,19 @@ class _Search:
             if complete:
                 self._fit_also(samples.X[samples.wrong])
                 self.layers = self.best.layers
+        if self.best.n_linear:
+            self._fold_again()
+
+    def _fold_again(self):
+        """Fold the linear part of the best network, whose weights are more accurate than when that was tried."""
+        layers = self.best.layers
+        whole, likely = folds(layers, np.concatenate([self._points(_FOLD_POINTS), self.extra]))
+        for folded in (whole, likely):
+            if folded.rank < layers.rank:
+                found = self._polished(folded, anneal=False)[0]
+                if not self._is_worse(found) and found.wrong_share <= self.best.wrong_share:
+                    self.best = found
+                    break
 
     def _without_redundant(self, layers, samples):
         """The layers without units whose outputs are errors at all samples."""
