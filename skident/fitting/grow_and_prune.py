@@ -183,7 +183,7 @@ def removal_losses(J, A, residuals, indices):
 
 def _losses(problem, params):
     """`removal_losses` of every hidden unit."""
-    J, A, _ = problem.normal_equations(params)
+    J, A = problem.jacobian(params), problem.normal_equations(params)[0]
     r, (_, _, W, V) = problem.residual(params), problem.split(params)
     G = problem.activation(problem.features(params) @ W)
     residuals = [(r - G[:, k, None] * V[k]).ravel() for k in range(W.shape[1])]
@@ -192,7 +192,7 @@ def _losses(problem, params):
 
 def _grown(problem, params, n_more, rng, temperature):
     """More units: the best of random ones or, after failures, drawn among the better ones."""
-    J, A, _ = problem.normal_equations(params)
+    J, A = problem.jacobian(params), problem.normal_equations(params)[0]
     factor = scipy.linalg.cho_factor(damp(A, _GROWTH_DAMPING), lower=True, overwrite_a=True, check_finite=False)
     biases, norms, W, V = problem.split(params)
     r, (n, m_L) = problem.residual(params).ravel(), problem.Y.shape

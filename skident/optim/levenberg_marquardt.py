@@ -69,11 +69,15 @@ class DenseNormalEquations:
         ``J^T J``; overwritten.
     gradient : array of shape (P,)
         ``J^T r``.
+    uniform : bool, default=False
+        Scale all columns alike: steps of parameters with little effect are then damped more.
     """
 
-    def __init__(self, matrix, gradient):
+    def __init__(self, matrix, gradient, *, uniform=False):
         xp = array_namespace(gradient)
         diagonal = xp.sqrt(xp.linalg.diagonal(matrix))
+        if uniform:
+            diagonal = xp.ones_like(diagonal) * xp.sqrt(xp.mean(diagonal**2))
         top = float(xp.max(diagonal)) if diagonal.shape[0] else 1.0
         self.scale = xp.where(diagonal > _NORM_FLOOR * top, diagonal, xp.ones_like(diagonal) * (top or 1.0))
         matrix /= self.scale[:, None]

@@ -40,6 +40,13 @@ def test_residuals_are_those_of_the_network(problem, theta):
     np.testing.assert_array_equal(problem.join(*problem.split(theta)), theta)
 
 
+@pytest.mark.parametrize(("single", "tol"), [(False, 1e-12), (True, 1e-5)])
+def test_normal_equations_are_those_of_the_jacobian(problem, theta, single, tol):
+    J, (A, gradient) = problem.jacobian(theta), problem.normal_equations(theta, single=single)
+    np.testing.assert_allclose(A, J.T @ J, atol=tol * np.abs(A).max())
+    np.testing.assert_allclose(gradient, J.T @ problem.residual(theta).ravel(), atol=tol * np.abs(gradient).max())
+
+
 def test_what_may_not_move_stays(problem, theta):
     held = DownstreamOfKnownUnits(problem.Z, problem.Y, problem.activation)
     step, predicted = held.linearize(theta).solve(1e-3)

@@ -13,7 +13,7 @@ from skident.oracle import BlackBoxError, NotIdentified
 
 from ..attempt import polished_attempt
 from ..second_layer.by_all_free import AllFreeDesign, all_free_design, recover_with_all_units_free
-from ..second_layer.by_fit import FitDesign, fit_design, recover_by_fit
+from ..second_layer.by_fit import FitDesign, fit_design, recover_by_fit, wide_fit_design
 from ..second_layer.by_patch_and_extension.recover import ExtensionDesign, extension_design, recover_by_extension
 from ..second_layer.by_powers.recover import power_designs, recover_by_powers
 from ..second_layer.downstream import Downstream
@@ -31,6 +31,7 @@ _TAIL_QUERIES = 84  # queries per first-layer unit for norms from tails
 _MAX_DESIGNS = 2  # designs by powers that are tried (budget)
 _MAX_NOISE = 1e-4  # relative noise up to which the second layer is fitted: below it lie float32 and four decimals
 _WIDTH_FACTORS = (1.25, 2.0)  # with noise: widths fitted, over m_1; wider than needed is easier, then units are removed
+_WIDE_FACTOR = 1.75  # units of a wide fit over those of the second layer
 _NEED_WIDTH = (AllFreeDesign, FitDesign, ExtensionDesign)  # designs that need the width of the second layer
 _MIN_WIDTH = 8  # second-layer units that a design for an unknown width allows for at least
 _WIDTH_DOUBLINGS = 3  # designs for unknown widths: m_1, 2 m_1, 4 m_1 units
@@ -186,7 +187,8 @@ def _designs(problem, n_inputs, widths, before=0):
     """
     left = problem.oracle.budget.queries_left - before
     if problem.held_out.noise_std is not None:
-        fit = fit_design(n_inputs, widths)
+        m_1, m_2, m_L = widths
+        fit = fit_design(n_inputs, widths) or wide_fit_design(n_inputs, (m_1, int(_WIDE_FACTOR * m_2), m_L))
         return [fit] if fit is not None and _COST_MARGIN * fit.n_queries < left else []
     all_free = all_free_design(n_inputs, widths)
     designs = [*([] if all_free is None else [all_free]), *power_designs(n_inputs, widths)[:_MAX_DESIGNS]]
@@ -223,6 +225,8 @@ def _widths(problem, n_first, n_units):
     most = problem.options.max_neurons - n_first
     if problem.held_out.noise_std is not None:
         widths = [int(np.ceil(factor * n_first)) for factor in _WIDTH_FACTORS]
+        if fit_design(problem.oracle.n_inputs, (n_first, widths[0], problem.oracle.n_outputs)) is None:
+            widths = [n_first]  # a wide fit has 1.75 times as many
         return [w for w in widths if 0 < w <= most]
     widths = [min(max(_MIN_WIDTH, n_first) * 2**j, most) for j in range(_WIDTH_DOUBLINGS)]
     return [w for w in dict.fromkeys(widths) if w > 0]

@@ -9,16 +9,20 @@ import numpy as np
 
 from skident.fitting.downstream_of_known_units import DownstreamOfKnownUnits
 from skident.fitting.grow_and_prune import GrowPruneLimits, grow_and_prune, prune_within_tolerance
+from skident.fitting.wide_layer import fit_wide_layer
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified
 
 from .downstream import RecoveredNetwork, preactivations_of
 
-__all__ = ["FitDesign", "fit_design", "query_where_few_units_are_free", "recover_by_fit"]
+__all__ = ["FitDesign", "fit_design", "query_where_few_units_are_free", "recover_by_fit", "wide_fit_design"]
 
 _OUTPUTS_PER_PARAMETER = 3.5  # overdetermined, so that a wrong minimum shows
 _MORE_QUERIES = 30  # in addition, for the smallest networks
 _MAX_PARAMETERS = 700  # beyond, a step takes seconds
+_WIDE_OUTPUTS_PER_PARAMETER = 5.0  # of a wide fit: 2.5 leave local minima
+_MAX_WIDE_PARAMETERS = 12_000  # budget: a step takes 20 s
+_FEW_OUTPUTS = 3  # below it, wide fits take too many queries and steps
 _MIN_DISTANCE = 0.3  # of random points from the center, in units of 1 / (typical weight norm): near the center
 _MAX_DISTANCE = 1e3  # same: nearly all units are saturated there
 _NOISY_MAX_DISTANCE = 100.0  # same with noise, of which binary rounding grows with the distance
@@ -34,11 +38,15 @@ _MAX_NOISES = 3.0  # same with noise, in units of what the noise leaves of a per
 
 @dataclass(frozen=True)
 class FitDesign:
-    """Number of queries, budget of cycles of growing and pruning, and the second layer's width they are for."""
+    """Number of queries, budget of cycles of growing and pruning, and the second layer's width they are for.
+
+    A `wide` fit has no cycles: so many units are fitted at once, then reduced.
+    """
 
     n_queries: int
     n_cycles: int
     n_units: int
+    wide: bool = False
 
     def with_starts(self, n_starts):
         """The same with at most so many random starts; None is no limit."""
@@ -53,6 +61,15 @@ def fit_design(n_inputs, widths):
         return None
     n_cycles = int(np.clip(_WORK / n_parameters**2, _MIN_CYCLES, _MAX_CYCLES))
     return FitDesign(int(_OUTPUTS_PER_PARAMETER * n_parameters / m_L) + _MORE_QUERIES, n_cycles, m_2)
+
+
+def wide_fit_design(n_inputs, widths):
+    """The design of a wide fit for widths ``(m_1, m_2, m_L)``, m_2 being that which is fitted; None if it is too slow."""
+    m_1, m_2, m_L = widths
+    n_parameters = 2 * m_1 + (m_1 + 1) * m_2 + (m_2 + 1) * m_L
+    if n_inputs < 2 or m_L < _FEW_OUTPUTS or n_parameters > _MAX_WIDE_PARAMETERS:
+        return None
+    return FitDesign(int(_WIDE_OUTPUTS_PER_PARAMETER * n_parameters / m_L) + _MORE_QUERIES, 0, m_2, wide=True)
 
 
 def query_where_few_units_are_free(downstream, n):
@@ -95,7 +112,10 @@ def recover_by_fit(downstream, design, n_units, *, deadline=np.inf, progress=Non
     start = preactivations_of(downstream.activation, center_outputs)
     width = design.n_units if n_units is None else n_units
     rough = norms_fixed if downstream.accuracy is None else norms_free
-    params, residual, n_cycles = grow_and_prune(rough, norms_free, start, width, downstream.rng, limits)
+    if design.wide:
+        (params, residual), n_cycles = fit_wide_layer(rough, start, n_units, design.n_units, downstream.rng, limits), 1
+    else:
+        params, residual, n_cycles = grow_and_prune(rough, norms_free, start, width, downstream.rng, limits)
     if not residual < max(limits.tol, _MAX_RESIDUAL):
         late = ", when its share of max_seconds was over" if time.perf_counter() >= deadline else ""
         raise NotIdentified(
@@ -103,7 +123,7 @@ def recover_by_fit(downstream, design, n_units, *, deadline=np.inf, progress=Non
             "residual",
             f"growing and pruning left {residual:.1e} of the outputs unexplained after {n_cycles} cycles{late}",
         )
-    if n_units is None:
+    if n_units is None and not design.wide:
         params = prune_within_tolerance(norms_free, params, downstream.rng, limits)
     return RecoveredNetwork(_network(downstream, norms_free, params), residual, {"cycles": n_cycles})
 
