@@ -60,7 +60,8 @@ class NetworkLeastSquares:
     `dense_limit` parameters P, the Gauss-Newton matrix is formed in ``16 P^2`` bytes. Beyond, it is applied by forward
     and backward passes, and systems are solved by conjugate gradients to the relative residual `inner_tol`, in memory
     ``O(n m + sum_l m_l m_{l-1}^2)``. Up to `factor_limit`, the Cholesky factor of one step preconditions further steps,
-    which suits starts near a solution. `chunk_bytes` bounds temporaries that grow with n.
+    which suits starts near a solution, in `single` precision
+    if outputs are not exact. `chunk_bytes` bounds temporaries that grow with n.
 
     With ``y~ = (y, 1)`` the inputs of layer l and ``B_l[p, j] = d f_p / d z_j``, the entry between weights (i, j) of
     layer l and (i', j') of layer k is ``sum_n y~_i y~'_i' sum_p B_l[p, j] B_k[p, j']``: a product of matrices
@@ -81,7 +82,9 @@ class NetworkLeastSquares:
         inner_tol=1e-2,
         chunk_bytes=None,
         row_weights=None,
+        single=False,
     ):
+        self.single = single
         self.row_weights = np.ones((1, 1)) if row_weights is None else row_weights
         self.shapes, self.activations, self.U, self.Y = shapes, activations, U, Y
         self.dense_limit, self.factor_limit = dense_limit, factor_limit
@@ -125,14 +128,20 @@ class NetworkLeastSquares:
             return DenseNormalEquations(*self.normal_equations(params))
         product, gradient = self._products(params)
         if formed and self.n_parameters <= self.factor_limit:
-            return FactoredNormalEquations(product, gradient, lambda: self.normal_equations(params)[0], self._kept)
+            return FactoredNormalEquations(product, gradient, lambda: self._matrix(params), self._kept)
         return self._krylov(params, product, gradient)
 
-    def normal_equations(self, params):
-        """Gauss-Newton matrix ``J^T J`` (P, P) and gradient ``J^T r`` (P,), summed over blocks of samples."""
-        P = self.n_parameters
+    def _matrix(self, params):
+        return self.normal_equations(params, single=self.single)[0]
+
+    def normal_equations(self, params, *, single=False):
+        """Gauss-Newton matrix ``J^T J`` (P, P) and gradient ``J^T r`` (P,), summed over blocks of samples.
+
+        With `single`, the matrix of one output is rounded to single precision: half the time, for a preconditioner.
+        """
+        P, single = self.n_parameters, single and self.Y.shape[1] == 1
         require_memory(self._matrix_bytes, f"the Gauss-Newton matrix of {P} parameters")
-        A, g = np.zeros((P, P)), np.zeros(P)
+        A, g = np.zeros((P, P), dtype=np.float32 if single else float), np.zeros(P)
         widest = max(a * c for a in [s[0] + 1 for s in self.shapes] for c in [s[0] + 1 for s in self.shapes])
         widest += max(s[1] for s in self.shapes) ** 2
         widest = max(widest, _JACOBIAN_COPIES * P) if self.Y.shape[1] == 1 else widest
@@ -151,8 +160,9 @@ class NetworkLeastSquares:
         if residual.shape[1] == 1:  # the symmetric product of the Jacobian takes half the operations of the blocks
             J = np.concatenate([(y[:, :, None] * B).reshape(n, -1) for y, B in zip(reads, sensitivities)], axis=1)
             check_deadline(n * J.shape[1] ** 2)
-            A += J.T @ J
             g += J.T @ residual[:, 0]
+            J = J.astype(A.dtype, copy=False)
+            A += J.T @ J
             return
         for k, (yk, Bk) in enumerate(zip(reads, sensitivities, strict=True)):
             sk, ek = self.offsets[k : k + 2]

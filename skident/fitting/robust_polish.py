@@ -74,9 +74,8 @@ def robust_polish(
     RobustFit
     """
     shapes = [W.shape for W in network.weights]
-    problem = NetworkLeastSquares(
-        shapes, network.activations, U, Y, dense_limit=_DENSE_LIMIT, factor_limit=factor_limit, row_weights=1.0 / std
-    )
+    limits = {"dense_limit": _DENSE_LIMIT, "factor_limit": factor_limit, "single": True}
+    problem = NetworkLeastSquares(shapes, network.activations, U, Y, row_weights=1.0 / std, **limits)
     residual = (network(U) - Y) / std
     scale, damping = residual_scale(residual, quantile), _DAMPING
     for _ in range(max_rounds):

@@ -5,43 +5,58 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
-from skident.budget import require_memory
+from skident.budget import memory_allows, require_memory
 from skident.optim import DenseNormalEquations, levenberg_marquardt, one_blas_thread
+from skident.oracle import NotIdentified
 
-__all__ = ["fit_wide_layer", "losses_in_turn"]
+__all__ = ["bytes_of_wide_fit", "fit_wide_layer", "losses_in_turn"]
 
 _WEIGHT_SIZE = 1.6  # standard deviation of a pre-activation of the start: at 0.6, fits of trained networks stall
 _RIDGE = 1e-4  # of the first output weights, relative to the units' outputs
-_WIDE_STEPS = 80  # of the wide fit at most
+_WIDE_STEPS = 120  # of the wide fit at most
 _WIDE_RESIDUAL = 2e-5  # relative, at which it ends: every unit is found, and redundant ones only slow it down
 _SLOW_GAIN = 0.3  # the wide fit ends when `_SLOW_STEPS` steps lower the cost by less than this part
-_SLOW_STEPS = 6
+_SLOW_STEPS = 6  # see _SLOW_GAIN
 _FOUND_RESIDUAL = 1e-3  # relative, below which a slow fit is reduced; above it goes on
+_REDUCTIONS = 4  # of the layer: each shows losses more clearly than the one before
+_CHEAP = 100.0  # times the cost, that a layer without redundant units has at most before it is fitted again
+_DOUBLE_BYTES = 3 * 8  # per entry of the matrix whose inverse gives losses
 _REDUCED_STEPS = 40  # of the fit at the final width
 _FTOL = 1e-2  # relative gain of its last steps
-_RANK = 1e-10  # of the Gauss-Newton matrix, relative to its mean diagonal: rounding
+_RIDGES = (1e-10, 1e-6, 1e-5, 1e-4)  # of that matrix, over its mean diagonal: rounding
 
 
 def fit_wide_layer(problem, biases, n_units, width, rng, limits):
     """Parameters (P,) of a `DownstreamOfKnownUnits`, and their relative root mean square residual.
 
-    A layer of `width` units is fitted by Levenberg-Marquardt from random weights, then reduced to `n_units`, or where
-    further removals would cost far more (None), and fitted again. `biases` (m_1,) are the first biases of the known
+    A layer of `width` units is fitted by Levenberg-Marquardt from random weights, then reduced to `n_units`, or as far
+    as the outputs allow (None), and fitted again. `biases` (m_1,) are the first biases of the known
     units; `limits` is a `GrowPruneLimits`, whose `tol` ends the last fit.
 
-    With 1.75 times the true number of units and five outputs per parameter, all of 32 units were found from 8 of 8
-    random starts; with 1.25 times from 1 of 4. Small weights at the start find those of trained networks in none. Steps
+    With twice the true number of units and five outputs per parameter, all of 32 units were found from 8 of 8 random
+    starts; with 1.25 times from 1 of 4. Small weights at the start find those of trained networks in none. Steps
     are damped alike for all parameters: relative to their effects, redundant units run away. A step costs
     ``O(n P^2 + P^3)`` in single precision.
     """
     with one_blas_thread():
         params = _start(problem, biases, width, rng)
-        require_memory(2 * 8 * len(params) ** 2, f"the fit of {len(params)} parameters")
+        require_memory(bytes_of_wide_fit(len(params)), f"the fit of {len(params)} parameters")
         params, cost = _fit(problem, params, _WIDE_STEPS, _WIDE_RESIDUAL, limits)
-        if cost < _FOUND_RESIDUAL**2 * problem.total:
-            params = _reduced(problem, params, n_units)
-            params, cost = _fit(problem, params, _REDUCED_STEPS, limits.target, limits)
+        found = cost < _FOUND_RESIDUAL**2 * problem.total
+        for _ in range(_REDUCTIONS if found else 0):
+            fewer = _reduced(problem, params, n_units, max(cost, limits.tol**2 * problem.total))
+            if len(fewer) == len(params):
+                break
+            fewer, after = _fit(problem, fewer, _REDUCED_STEPS, limits.target, limits)
+            if n_units is None and after > max(cost, limits.tol**2 * problem.total):
+                break
+            params, cost = fewer, after
     return params, float(np.sqrt(cost / problem.total))
+
+
+def bytes_of_wide_fit(n_parameters):
+    """Memory of a fit of so many parameters: a matrix in single precision, its factor, and a product or copy."""
+    return 3 * 4 * n_parameters**2
 
 
 def _start(problem, biases, width, rng):
@@ -75,37 +90,47 @@ def _fit(problem, params, n_steps, residual, limits):
     return result.x, result.cost
 
 
-def _reduced(problem, params, n_units):
-    """Parameters without the units whose loss costs least; see `losses_in_turn`."""
-    A, _ = problem.normal_equations(params)
+def _reduced(problem, params, n_units, cost):
+    """Parameters without the units whose loss costs least, down to `n_units` or until costs exceed `cost` clearly."""
+    A, _ = problem.normal_equations(params, single=not memory_allows(_DOUBLE_BYTES * len(params) ** 2))
     biases, norms, W, V = problem.split(params)
     units, losses, left = losses_in_turn(A, V, problem.cost(params))
-    if n_units is None:
-        n_units = len(units) - int(np.argmax(losses[1:] / losses[:-1])) - 1
-    n_removed = max(len(units) - n_units, 0)
+    cheap = int(np.sum(np.cumprod(losses < _CHEAP * cost)))
+    n_removed = max(len(units) - n_units, 0) if n_units is not None else min(cheap, len(units) - 1)
+    if n_removed == 0:
+        return params
     kept = np.sort(units[n_removed:])
     return problem.join(biases, norms, W[:, kept], np.vstack([left[n_removed][kept], left[n_removed][-1:]]))
+
+
+def _factor(A):
+    """The Cholesky factor of a matrix with the smallest ridge that makes it positive definite to rounding."""
+    for ridge in _RIDGES:
+        damped = A.copy()
+        damped.flat[:: len(A) + 1] += ridge * np.mean(np.diag(A))
+        try:
+            return scipy.linalg.cho_factor(damped, lower=True, overwrite_a=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            continue
+    raise NotIdentified("second layer", "rank", "the matrix of a wide fit is singular")
 
 
 def losses_in_turn(A, V, cost):
     """The units in the order in which they are removed, the cost after each removal, and the output weights before it.
 
     Optimal brain surgeon (Hassibi and Stork, 1993) for units: without unit j, all other parameters follow to first
-    order. A (P, P) is the Gauss-Newton matrix, overwritten, whose last parameters are V (m + 1, m_L), `cost` that of all
-    units. The inverse is updated after every removal; only its part for V is needed.
+    order. A (P, P) is the Gauss-Newton matrix, whose last parameters are V (m + 1, m_L), `cost` that of
+    all units. The inverse is updated after every removal; only its part for V is needed.
     """
     m, m_L = V.shape[0] - 1, V.shape[1]
-    A.flat[:: len(A) + 1] += _RANK * np.mean(np.diag(A))
-    last = np.zeros((len(A), V.size), dtype=A.dtype)
-    last[len(A) - V.size :] = np.eye(V.size, dtype=A.dtype)
-    factor = scipy.linalg.cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
-    inverse = scipy.linalg.cho_solve(factor, last, overwrite_b=True, check_finite=False)[len(A) - V.size :].astype(float)
+    n_before = len(A) - V.size
+    columns = np.eye(len(A), V.size, -n_before, dtype=A.dtype)
+    inverse = scipy.linalg.cho_solve(_factor(A), columns, check_finite=False)[n_before:].astype(float)
     v, alive, order, losses, left = V.ravel().copy(), np.ones(m, dtype=bool), [], [], []
     for _ in range(m):
         blocks = inverse.reshape(m + 1, m_L, m + 1, m_L)[np.arange(m), :, np.arange(m)]
-        each = v.reshape(m + 1, m_L)[:m]
-        loss = np.full(m, np.inf)
-        loss[alive] = np.einsum("jk,jk->j", each[alive], np.linalg.solve(blocks[alive], each[alive][:, :, None])[:, :, 0])
+        each, loss = v.reshape(m + 1, m_L)[:m, :, None], np.full(m, np.inf)
+        loss[alive] = np.sum(each[alive] * np.linalg.solve(blocks[alive], each[alive]), axis=(1, 2))
         j = int(np.argmin(loss))
         left.append(v.reshape(m + 1, m_L).copy())
         cost += max(float(loss[j]), 0.0)

@@ -12,6 +12,7 @@ from .conjugate_gradients import conjugate_gradients
 __all__ = ["FactoredNormalEquations", "KeptFactor"]
 
 _MIN_DAMPING = 1e-13  # relative to squared column norms: 500 eps, what rounding leaves of a singular matrix
+_MIN_DAMPING_SINGLE = 1e-6  # the same in single precision
 _DAMPING_GROWTH = 100.0  # of the damping if the factorization fails
 _STALE_DAMPING = 10.0  # factor by which the damping may exceed that of the factor
 _NORM_FLOOR = 1e-14  # of the largest column norm, 50 eps: columns below it are scaled by the largest one
@@ -31,7 +32,7 @@ class KeptFactor:
 
     def take(self, matrix):
         """Keep another matrix ``J^T J`` (P, P), its columns scaled to norm 1; it is overwritten."""
-        diagonal = np.sqrt(np.diag(matrix))
+        diagonal = np.sqrt(np.diag(matrix).astype(float))
         self.scale = np.where(diagonal > _NORM_FLOOR * diagonal.max(), diagonal, diagonal.max() or 1.0)
         matrix /= self.scale[:, None]
         matrix /= self.scale
@@ -47,7 +48,8 @@ class KeptFactor:
             return
         if not np.isfinite(self._matrix).all():
             raise np.linalg.LinAlgError("the matrix to be factored is not finite")
-        self._factor, self._damping = None, max(damping, _MIN_DAMPING)
+        least = _MIN_DAMPING_SINGLE if self._matrix.dtype == np.float32 else _MIN_DAMPING
+        self._factor, self._damping = None, max(damping, least)
         while self._factor is None:
             check_deadline(len(self._matrix) ** 3 / 3.0)
             damped = self._matrix.copy()
@@ -59,7 +61,8 @@ class KeptFactor:
 
     def solve(self, v):
         """``(J^T J + damping S^2)^-1 v`` with the kept matrix, its column norms S and its damping."""
-        return scipy.linalg.cho_solve((self._factor, True), v / self.scale, check_finite=False) / self.scale
+        scaled = (v / self.scale).astype(self._factor.dtype, copy=False)
+        return scipy.linalg.cho_solve((self._factor, True), scaled, check_finite=False) / self.scale
 
 
 class FactoredNormalEquations:

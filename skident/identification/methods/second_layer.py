@@ -31,7 +31,7 @@ _TAIL_QUERIES = 84  # queries per first-layer unit for norms from tails
 _MAX_DESIGNS = 2  # designs by powers that are tried (budget)
 _MAX_NOISE = 1e-4  # relative noise up to which the second layer is fitted: below it lie float32 and four decimals
 _WIDTH_FACTORS = (1.25, 2.0)  # with noise: widths fitted, over m_1; wider than needed is easier, then units are removed
-_WIDE_FACTOR = 1.75  # units of a wide fit over those of the second layer
+_WIDE_FACTOR = 2.0  # units of a wide fit over those of the second layer
 _NEED_WIDTH = (AllFreeDesign, FitDesign, ExtensionDesign)  # designs that need the width of the second layer
 _MIN_WIDTH = 8  # second-layer units that a design for an unknown width allows for at least
 _WIDTH_DOUBLINGS = 3  # designs for unknown widths: m_1, 2 m_1, 4 m_1 units
@@ -226,7 +226,7 @@ def _widths(problem, n_first, n_units):
     if problem.held_out.noise_std is not None:
         widths = [int(np.ceil(factor * n_first)) for factor in _WIDTH_FACTORS]
         if fit_design(problem.oracle.n_inputs, (n_first, widths[0], problem.oracle.n_outputs)) is None:
-            widths = [n_first]  # a wide fit has 1.75 times as many
+            widths = [n_first]  # a wide fit has twice as many
         return [w for w in widths if 0 < w <= most]
     widths = [min(max(_MIN_WIDTH, n_first) * 2**j, most) for j in range(_WIDTH_DOUBLINGS)]
     return [w for w in dict.fromkeys(widths) if w > 0]

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from skident.budget import memory_allows
 from skident.fitting.downstream_of_known_units import DownstreamOfKnownUnits
 from skident.fitting.grow_and_prune import GrowPruneLimits, grow_and_prune, prune_within_tolerance
-from skident.fitting.wide_layer import fit_wide_layer
+from skident.fitting.wide_layer import bytes_of_wide_fit, fit_wide_layer
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified
 
@@ -64,12 +65,14 @@ def fit_design(n_inputs, widths):
 
 
 def wide_fit_design(n_inputs, widths):
-    """The design of a wide fit for widths ``(m_1, m_2, m_L)``, m_2 being that which is fitted; None if it is too slow."""
-    m_1, m_2, m_L = widths
-    n_parameters = 2 * m_1 + (m_1 + 1) * m_2 + (m_2 + 1) * m_L
+    """The design of a wide fit for ``(m_1, m, m_L)``, m units being fitted; None if it is too slow or large."""
+    m_1, m, m_L = widths
+    n_parameters = 2 * m_1 + (m_1 + 1) * m + (m + 1) * m_L
     if n_inputs < 2 or m_L < _FEW_OUTPUTS or n_parameters > _MAX_WIDE_PARAMETERS:
         return None
-    return FitDesign(int(_WIDE_OUTPUTS_PER_PARAMETER * n_parameters / m_L) + _MORE_QUERIES, 0, m_2, wide=True)
+    if not memory_allows(bytes_of_wide_fit(n_parameters)):
+        return None
+    return FitDesign(int(_WIDE_OUTPUTS_PER_PARAMETER * n_parameters / m_L) + _MORE_QUERIES, 0, m, wide=True)
 
 
 def query_where_few_units_are_free(downstream, n):
