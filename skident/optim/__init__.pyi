@@ -59,7 +59,7 @@ class DenseNormalEquations:
 
     matrix: Any
     gradient: Any
-    def __init__(self, matrix: Any, gradient: Any) -> None: ...
+    def __init__(self, matrix: Any, gradient: Any, *, uniform: bool = False) -> None: ...
     def solve(self, damping: float) -> tuple[Any, float]:
         """The step ``-(J^T J + damping S^2)^-1 J^T r``, S the column norms, and the decrease that the model predicts."""
 
