@@ -59,7 +59,8 @@ class DenseNormalEquations:
 
     matrix: Any
     gradient: Any
-    def __init__(self, matrix: Any, gradient: Any, *, uniform: bool = False) -> None: ...
+    uniform: bool
+    def __init__(self, matrix: Any, gradient: Any, *, uniform: bool = ...) -> None: ...
     def solve(self, damping: float) -> tuple[Any, float]:
         """The step ``-(J^T J + damping S^2)^-1 J^T r``, S the column norms, and the decrease that the model predicts."""
 
