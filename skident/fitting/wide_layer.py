@@ -7,7 +7,7 @@ import scipy.linalg
 
 from skident.budget import memory_allows, require_memory
 from skident.optim import DenseNormalEquations, levenberg_marquardt, one_blas_thread
-from skident.oracle import NotIdentified
+from skident.optim.damped_cholesky import damped_cholesky
 
 __all__ = ["bytes_of_wide_fit", "fit_wide_layer", "losses_in_turn"]
 
@@ -23,7 +23,7 @@ _CHEAP = 100.0  # times the cost, that a layer without redundant units has at mo
 _DOUBLE_BYTES = 3 * 8  # per entry of the matrix whose inverse gives losses
 _REDUCED_STEPS = 40  # of the fit at the final width
 _FTOL = 1e-2  # relative gain of its last steps
-_RIDGES = (1e-10, 1e-6, 1e-5, 1e-4)  # of that matrix, over its mean diagonal: rounding
+_RIDGE_OF_LOSSES = 1e-10  # of that matrix, over its mean diagonal
 
 
 def fit_wide_layer(problem, biases, n_units, width, rng, limits):
@@ -103,18 +103,6 @@ def _reduced(problem, params, n_units, cost):
     return problem.join(biases, norms, W[:, kept], np.vstack([left[n_removed][kept], left[n_removed][-1:]]))
 
 
-def _factor(A):
-    """The Cholesky factor of a matrix with the smallest ridge that makes it positive definite to rounding."""
-    for ridge in _RIDGES:
-        damped = A.copy()
-        damped.flat[:: len(A) + 1] += ridge * np.mean(np.diag(A))
-        try:
-            return scipy.linalg.cho_factor(damped, lower=True, overwrite_a=True, check_finite=False)
-        except np.linalg.LinAlgError:
-            continue
-    raise NotIdentified("second layer", "rank", "the matrix of a wide fit is singular")
-
-
 def losses_in_turn(A, V, cost):
     """The units in the order in which they are removed, the cost after each removal, and the output weights before it.
 
@@ -125,7 +113,8 @@ def losses_in_turn(A, V, cost):
     m, m_L = V.shape[0] - 1, V.shape[1]
     n_before = len(A) - V.size
     columns = np.eye(len(A), V.size, -n_before, dtype=A.dtype)
-    inverse = scipy.linalg.cho_solve(_factor(A), columns, check_finite=False)[n_before:].astype(float)
+    factor, _ = damped_cholesky(A, _RIDGE_OF_LOSSES * float(np.mean(np.diag(A))))
+    inverse = scipy.linalg.cho_solve((factor, False), columns, check_finite=False)[n_before:].astype(float)
     v, alive, order, losses, left = V.ravel().copy(), np.ones(m, dtype=bool), [], [], []
     for _ in range(m):
         blocks = inverse.reshape(m + 1, m_L, m + 1, m_L)[np.arange(m), :, np.arange(m)]

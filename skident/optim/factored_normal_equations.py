@@ -8,12 +8,12 @@ import scipy.linalg
 from skident.budget import check_deadline
 
 from .conjugate_gradients import conjugate_gradients
+from .damped_cholesky import damped_cholesky
 
 __all__ = ["FactoredNormalEquations", "KeptFactor"]
 
 _MIN_DAMPING = 1e-13  # relative to squared column norms: 500 eps, what rounding leaves of a singular matrix
 _MIN_DAMPING_SINGLE = 1e-6  # the same in single precision
-_DAMPING_GROWTH = 100.0  # of the damping if the factorization fails
 _STALE_DAMPING = 10.0  # factor by which the damping may exceed that of the factor
 _NORM_FLOOR = 1e-14  # of the largest column norm, 50 eps: columns below it are scaled by the largest one
 
@@ -49,20 +49,14 @@ class KeptFactor:
         if not np.isfinite(self._matrix).all():
             raise np.linalg.LinAlgError("the matrix to be factored is not finite")
         least = _MIN_DAMPING_SINGLE if self._matrix.dtype == np.float32 else _MIN_DAMPING
-        self._factor, self._damping = None, max(damping, least)
-        while self._factor is None:
-            check_deadline(len(self._matrix) ** 3 / 3.0)
-            damped = self._matrix.copy()
-            damped.flat[:: len(damped) + 1] += self._damping
-            try:
-                self._factor = scipy.linalg.cholesky(damped, lower=True, overwrite_a=True, check_finite=False)
-            except np.linalg.LinAlgError:
-                self._damping *= _DAMPING_GROWTH
+        check_deadline(len(self._matrix) ** 3 / 3.0)
+        self._factor = None
+        self._factor, self._damping = damped_cholesky(self._matrix, max(damping, least))
 
     def solve(self, v):
         """``(J^T J + damping S^2)^-1 v`` with the kept matrix, its column norms S and its damping."""
         scaled = (v / self.scale).astype(self._factor.dtype, copy=False)
-        return scipy.linalg.cho_solve((self._factor, True), scaled, check_finite=False) / self.scale
+        return scipy.linalg.cho_solve((self._factor, False), scaled, check_finite=False) / self.scale
 
 
 class FactoredNormalEquations:

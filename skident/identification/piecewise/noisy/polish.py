@@ -8,6 +8,7 @@ import scipy.linalg
 from skident.budget import check_deadline, chunks, require_memory
 from skident.fitting.least_squares import NetworkLeastSquares
 from skident.network.calculus import flatten_parameters
+from skident.optim.damped_cholesky import damped_cholesky
 
 __all__ = ["annealed_polish"]
 
@@ -75,7 +76,7 @@ class _Fit:
         else:
             gradient = problem._products(start)[1]
         factor, scale = self.factor
-        step = -scale * scipy.linalg.cho_solve(factor, scale * gradient, check_finite=False)
+        step = -scale * scipy.linalg.cho_solve((factor, False), scale * gradient, check_finite=False)
         for share in _SHARES:
             network = self.network.with_parameters(*problem.unflatten(start + share * step))
             residual = (network(self.U) - self.Y) / self.std
@@ -95,9 +96,9 @@ class _Fit:
         scale = 1.0 / np.sqrt(np.maximum(np.diag(A), _NO_EFFECT * np.diag(A).max()))
         A *= scale[:, None]
         A *= scale
-        A.flat[:: len(A) + 1] = 1.0 + ridge
+        A.flat[:: len(A) + 1] = 1.0  # also where a parameter has no effect
         check_deadline(len(A) ** 3 / 3.0)
-        self.factor = scipy.linalg.cho_factor(A, lower=False, overwrite_a=True, check_finite=False), scale
+        self.factor = damped_cholesky(A, ridge)[0], scale
         return gradient
 
 
