@@ -6,7 +6,7 @@ import numpy as np
 
 from skident.base.progress import StageLog
 from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
-from skident.network import FeedforwardNetwork
+from skident.network import FeedforwardNetwork, leaky_relu
 from skident.oracle import NotIdentified, probabilities_from_logits
 
 from .piecewise.boundary.checks import contradicting_labels
@@ -18,6 +18,7 @@ from .report import IdentificationReport
 __all__ = ["network_from_labels"]
 
 _SIGN_TOL = 1e-7  # of the linear parts of logits, over their size, that signs of units must explain
+_SLOPE_TOL = 1e-8  # of the linear parts over those of ReLU, beyond which units are leaky (rounding)
 _RANK_TOL = 1e-7  # relative, of the linear system of the signs
 _MIN_CHECKED = 100  # boundary points at which labels must agree before the network is exact
 _N_COMPARED = 1000  # inputs at which the network gives the labels of the logits: a check of the conversion
@@ -50,18 +51,25 @@ def network_from_labels(model, X, center, scale, budget, rng, input_range=None, 
 
 
 def _signs(A, T, H):
-    """Signs (m,) with ``T = (A * signs) @ H`` for linear parts T (K, D) and coefficients A (K, m); None if unknown."""
+    """Signs (m,) and negative slope with ``T = factor * (A * signs) @ H``; None if unknown.
+
+    T (K, D) are linear parts, A (K, m) coefficients of |z|, and ``factor = (1 + slope) / (1 - slope)``: a leaky ReLU
+    is ``((1 + slope) z + (1 - slope) |z|) / 2``.
+    """
     M = (A[:, None, :] * H.T[None]).reshape(-1, A.shape[1])
     size = max(np.abs(M).max(initial=0.0), np.abs(T).max(initial=0.0), 1e-300)
     M, r = M / size, T.ravel() / size
     if np.linalg.matrix_rank(M, tol=_RANK_TOL) == A.shape[1]:
         signs = np.sign(np.linalg.lstsq(M, r, rcond=None)[0])
-        return signs if np.abs(M @ signs - r).max() < _SIGN_TOL else None
+        v = M @ signs
+        factor = max((v @ r) / (v @ v), 1.0)
+        factor = factor if factor > 1.0 + _SLOPE_TOL else 1.0
+        return (signs, (factor - 1) / (factor + 1)) if np.abs(factor * v - r).max() < _SIGN_TOL * factor else None
     try:
         found = solve_signs(M, r, _SIGN_TOL)
     except UndecidedSignsError:
         return None
-    return found[0] if len(found) == 1 else None
+    return (found[0], 0.0) if len(found) == 1 else None
 
 
 def _network(logits, order, center, scale):
@@ -69,10 +77,10 @@ def _network(logits, order, center, scale):
     coef = logits.coef[:, order]
     coef = coef[:, 1:] - coef[:, :1] if len(order) == 2 else coef - coef.mean(axis=1, keepdims=True)
     if not isinstance(logits, DeepLogits):
-        layers, known = _last_layers(logits.hyperplanes, coef)
+        layers, known, slope = _last_layers(logits.hyperplanes, coef)
         (W, b), *rest = layers
     else:
-        rest, known = _last_layers(logits.second, coef)
+        rest, known, slope = _last_layers(logits.second, coef, leaky=False)
         W, b = logits.first[:, :-1].T, logits.first[:, -1]
         if np.any(linear := logits.linear):  # z = relu(z) - relu(-z)
             W, b = np.hstack([W, -W[:, linear]]), np.append(b, -b[linear])
@@ -80,23 +88,28 @@ def _network(logits, order, center, scale):
             rest[0], known = (np.vstack([V, -V[linear]]), c), False
     W = W / scale[:, None]
     layers = [(W, b - center @ W), *rest]
-    return FeedforwardNetwork([W for W, _ in layers], [b for _, b in layers], "relu"), known
+    activation = leaky_relu(slope) if slope else "relu"
+    return FeedforwardNetwork([W for W, _ in layers], [b for _, b in layers], activation), known
 
 
-def _last_layers(H, coef):
-    """Weights and biases of the last layers with logits ``(|z|, x, 1) @ coef``; whether the units' signs are known."""
+def _last_layers(H, coef, leaky=True):
+    """Last layers with logits ``(|z|, x, 1) @ coef``, whether the units' signs are known, and their negative slope."""
     m = len(H)
     A, T = coef[:m].T, coef[m:].T
     if m == 0:
-        return [(T[:, :-1].T, T[:, -1])], True
-    signs = _signs(A, T[:, :-1], H[:, :-1])
-    if signs is None:
+        return [(T[:, :-1].T, T[:, -1])], True, 0.0
+    found = _signs(A, T[:, :-1], H[:, :-1])
+    if found is not None and found[1] and not leaky:  # the first layer was identified as ReLU
+        found = None
+    if found is None:
         V, bias = np.vstack([2 * A.T, np.eye(len(T)), -np.eye(len(T))]), np.zeros(len(T))
         planes = T - A @ H
-        hidden = np.vstack([H, planes, -planes])
+        hidden, slope = np.vstack([H, planes, -planes]), 0.0
     else:
-        hidden, V, bias = signs[:, None] * H, 2 * A.T, T[:, -1] - (A * signs) @ H[:, -1]
-    return [(hidden[:, :-1].T, hidden[:, -1]), (V, bias)], signs is not None
+        signs, slope = found
+        hidden, V = signs[:, None] * H, 2 * A.T / (1 - slope)
+        bias = T[:, -1] - (1 + slope) / (1 - slope) * (A * signs) @ H[:, -1]
+    return [(hidden[:, :-1].T, hidden[:, -1]), (V, bias)], found is not None, slope
 
 
 def _report(found, order, labels, log, signs_known, contradicting):

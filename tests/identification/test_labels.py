@@ -18,6 +18,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skident import NetworkIdentifier
 from skident.datasets import make_network
+from skident.identification.piecewise.boundary.large import jumps_fitted
 from skident.oracle import NotIdentified
 
 
@@ -28,6 +29,20 @@ def _planted(seed, D=6, m=3):
     X = rng.standard_normal((2000, D))
     shift = np.median(np.maximum(X @ W.T + b, 0) @ v)
     return (W, b), X[:100], lambda X: np.maximum(X @ W.T + b, 0) @ v - shift
+
+
+def _leaky(seed, slope, D=6, m=4):
+    """Labels of a network with one hidden layer of leaky ReLU units, and samples."""
+    rng = np.random.default_rng(seed)
+    W, b, v = rng.standard_normal((m, D)) / np.sqrt(D), 0.5 * rng.standard_normal(m), rng.standard_normal(m)
+    X = rng.standard_normal((2000, D))
+
+    def logit(X):
+        Z = X @ W.T + b
+        return np.where(Z > 0, Z, slope * Z) @ v
+
+    threshold = np.median(logit(X))
+    return lambda X: (logit(X) > threshold).astype(int), X[:100]
 
 
 def _identify(model, X, **options):
@@ -52,6 +67,55 @@ def test_hyperplanes_and_labels_of_a_planted_network(names):
     np.testing.assert_array_equal(found.classes_, sorted(names))
     np.testing.assert_array_equal(found.predict(3 * X), model(3 * X))
     assert np.corrcoef(found.decision_function(X), logit(X))[0, 1] > 1 - 1e-12
+
+
+@pytest.mark.parametrize("slope", [0.01, 0.3])
+def test_the_slope_of_leaky_relu_units(slope):
+    model, X = _leaky(0, slope)
+    found = _identify(model, X)
+    assert found.report_.exact
+    assert found.layer_widths_ == (4, 1)
+    assert found.network_.activations[0].negative_slope == pytest.approx(slope, abs=1e-9)
+    np.testing.assert_array_equal(found.predict(3 * X), model(3 * X))
+
+
+def test_a_class_that_only_ties_is_no_class():
+    _, X, logit = _planted(1)
+    found = _identify(lambda X: np.argmax(np.column_stack([0 * logit(X), logit(X), logit(X)]), axis=1), X)
+    assert found.report_.exact
+    np.testing.assert_array_equal(found.classes_, [0, 1])
+
+
+def test_rounded_logits_that_tie_are_not_exact_with_a_wrong_label():
+    """Rounding moves the boundary of two classes by half a step: an exact network has it there."""
+    _, X, logit = _planted(1)
+    found = _identify(lambda X: (np.round(logit(X), 1) > 0).astype(int), X)
+    assert found.report_.exact
+    np.testing.assert_array_equal(found.predict(3 * X), (np.round(logit(3 * X), 1) > 0).astype(int))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_matrix_free_least_squares_of_large_networks(seed):
+    """Hyperplanes with errors of 1e-6 are accurate to rounding afterwards."""
+    rng = np.random.default_rng(seed)
+    (W, b), _, _ = _planted(seed)
+    H = np.column_stack([W, b]) / np.linalg.norm(W, axis=1)[:, None]
+    column = rng.standard_normal(3 + 7)
+    P, Q = 2 * rng.standard_normal((2, 4000, 6))
+
+    def logit(X):
+        return np.column_stack([np.abs(X @ H[:, :-1].T + H[:, -1]), X, np.ones(len(X))]) @ column
+
+    low, high, sign = np.zeros(4000), np.ones(4000), np.sign(logit(P))
+    for _ in range(54):
+        middle = (low + high) / 2
+        same = np.sign(logit(P + middle[:, None] * (Q - P))) == sign
+        low, high = np.where(same, middle, low), np.where(same, high, middle)
+    X = (P + low[:, None] * (Q - P))[sign != np.sign(logit(Q))]
+    rough = H + 1e-7 * rng.standard_normal(H.shape)
+    rough /= np.linalg.norm(rough[:, :-1], axis=1)[:, None]
+    fitted, _ = jumps_fitted(rough, column * (1 + 1e-7 * rng.standard_normal(len(column))), X)
+    assert np.abs(fitted - H).max() < 1e-12
 
 
 def test_linear_classifiers_have_no_units():

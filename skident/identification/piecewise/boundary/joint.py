@@ -8,6 +8,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import linprog
 
+from .large import jumps_fitted
 from .points import sizes
 
 __all__ = ["MAX_UNKNOWNS", "Logits", "Precision", "damped_solution", "features", "null_space", "refined", "separating"]
@@ -103,7 +104,7 @@ def refined(logits, X, pairs, steps=4, damping=1e-10):
     H, coef = logits.hyperplanes.copy(), logits.coef / np.linalg.norm(logits.coef)
     m, best = len(H), (np.inf, logits)
     if H.size + coef[:, 1:].size > MAX_UNKNOWNS:
-        return logits, np.inf
+        return _refined_large(logits, X, pairs)
     for step in range(steps + 1):
         r, J, keep = _linearized(H, coef, X, pairs)
         worst = np.abs(r[keep]).max(initial=0.0)
@@ -119,6 +120,15 @@ def refined(logits, X, pairs, steps=4, damping=1e-10):
         norms = np.linalg.norm(H[:, :-1], axis=1)
         H, coef[:m] = H / norms[:, None], coef[:m] * norms[:, None]
     return best[1], best[0]
+
+
+def _refined_large(logits, X, pairs):
+    if logits.coef.shape[1] > 2:
+        return logits, np.inf
+    H, column = jumps_fitted(logits.hyperplanes, logits.coef[:, 1] - logits.coef[:, 0], X)
+    found = Logits(H, np.column_stack([np.zeros(len(column)), column]))
+    off = found.distances(X, pairs)
+    return found, off[off < 1e-6 + _OUTLIER * np.median(off)].max(initial=0.0)
 
 
 def _gauge(H, coef):

@@ -23,6 +23,7 @@ _N_LINES = 100  # held-out lines of the validation per class beyond the first
 _FINAL_LINES = 600  # more lines once the first ones agree: they decide whether the network is exact (statistics)
 _LINES_PER_PARAMETER = 2  # further lines, since more units have smaller facets
 _MORE_POINTS = 20  # boundary points of the last fit beyond its unknowns
+_SPREAD_SHARE = 0.5  # of the unknowns of a large network: points on random lines, since others lie close together
 _BATCH = 0.2  # of the unknowns: points that are added if hyperplanes are less precise than this
 _POSITION_ERROR = (
     2e-11  # standard error of the hyperplanes' entries; the largest of a thousand errors is 3 to 4 times it
@@ -50,24 +51,31 @@ class Found:
     pairs_seen: frozenset = frozenset()  # pairs of classes at all boundary points of the search
 
 
-def _solve(search):
-    """Logits of the units so far, open null vectors and residual; None if they do not explain the boundary points."""
+def _solve(search, rough=None):
+    """Logits of the units so far, open null vectors and residual; None if they do not explain the boundary points.
+
+    `rough` logits of a large network are refined, since its hyperplanes are too inaccurate for null vectors.
+    """
     X, pairs, H = np.array(search.points), np.array(search.pairs), search.units.hyperplanes
     K = max(int(pairs.max()) + 1, len(search.labels.classes))
     U = search.labels.draw(2 * _N_LABELS * (K - 1), search.rng, _LABEL_RADII)
     seen = search.labels(U)
     U, seen = U[seen >= 0], seen[seen >= 0]
     K = max(K, len(search.labels.classes))
-    N, _ = null_space(H, X, pairs, K, _ROUGH_TOL)
-    coef = separating(H, N, U, seen) if len(N) else None
-    if coef is None:
-        return None
-    logits, residual = refined(Logits(H, coef), X, pairs)
+    large = rough is not None and K == 2 and rough.hyperplanes.size + len(rough.coef) > MAX_UNKNOWNS
+    if not large:
+        N, _ = null_space(H, X, pairs, K, _ROUGH_TOL)
+        coef = separating(H, N, U, seen) if len(N) else None
+        if coef is None:
+            return None
+        rough = Logits(H, coef)
+    logits, residual = refined(rough, X, pairs)
     N, _ = null_space(logits.hyperplanes, X, pairs, K)
     coef = separating(logits.hyperplanes, N, U, seen) if len(N) else None
     if coef is None:
         return None
-    logits, residual = refined(Logits(logits.hyperplanes, coef), X, pairs)
+    if not large:
+        logits, residual = refined(Logits(logits.hyperplanes, coef), X, pairs)
     return logits, N, residual
 
 
@@ -112,7 +120,7 @@ def one_layer(search, starts=None, first_layer=True):
             starts = search.unexplained(_crossings(search, _MAX_VISITED))
             continue
         checked, wrong, (X, pairs, U), _ = wrong_boundary_points(labels, logits, _lines(labels, _N_LINES), rng)
-        near = wrong and len(X) == wrong and logits.distances(X, pairs).max() < _ROUGH
+        near = wrong and len(X) == wrong and _inaccurate(logits, X, pairs)
         if checked and (not wrong or near):
             found, (X, pairs, U) = _final(search, logits, first_layer)
             best = found if best is None or (found is not None and found.wrong <= best.wrong) else best
@@ -134,6 +142,11 @@ def one_layer(search, starts=None, first_layer=True):
         if len(X):
             starts = list(zip(X, pairs, U, strict=True))
     return best if best is not None else _refuse(search)
+
+
+def _inaccurate(logits, X, pairs):
+    """Whether wrong boundary points are so near the predicted ones that only accuracy is missing."""
+    return pairs.max() < logits.coef.shape[1] and logits.distances(X, pairs).max() < _ROUGH
 
 
 def _refuse(search):
@@ -180,6 +193,8 @@ def _overdetermined(search, logits):
     if precision is not None:
         precision.add(np.array(search.points), np.array(search.pairs))
     wanted = max(n + _MORE_POINTS, len(search.points))
+    if precision is None:
+        wanted = max(wanted, len(search.points) + int(_SPREAD_SHARE * n))
     for _ in range(_MAX_BATCHES):
         if wanted > len(search.points):
             X, pairs = bisected_near(search.labels, logits, wanted - len(search.points), search.rng)
@@ -195,7 +210,7 @@ def _final(search, logits, many):
     """The logits fitted to all boundary points with their validation, and wrong boundary points."""
     labels = search.labels
     _overdetermined(search, logits)
-    solved = _solve(search)
+    solved = _solve(search, logits)
     if solved is None:
         return None, (np.zeros((0, labels.n_features)), [], [])
     logits, N, residual = solved

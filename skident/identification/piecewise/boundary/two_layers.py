@@ -15,7 +15,7 @@ from skident.oracle import NotIdentified
 from .checks import wrong_boundary_points
 from .deep_logits import DeepLogits, refined_deep
 from .first_layer import FirstLayer
-from .joint import null_space
+from .joint import MAX_UNKNOWNS, null_space
 from .missing_unit import with_missing_unit
 from .one_layer import Found, one_layer, open_coefficients
 from .peeled import Peeled
@@ -46,6 +46,7 @@ def two_layers(outer, say):
     first.points, first.pairs = list(outer.points), list(outer.pairs)
     first.project(outer.normals, outer.units)
     first.search()
+    _refuse_large(first)
     planes, linear = first.signed()
     inner, best, starts, restarts = _inner_search(first, planes, linear), None, None, 0
     for _ in range(_ROUNDS):
@@ -80,6 +81,16 @@ def two_layers(outer, say):
             break
         starts = _inner_starts(inner, found.logits, crossings)
     return best
+
+
+def _refuse_large(first):
+    """NotIdentified if the joint fit would not fit into memory."""
+    n_inputs = first.outer.n_features
+    if first.rank * (n_inputs + 1) > MAX_UNKNOWNS:
+        raise NotIdentified(
+            "boundary", "size", f"networks with two hidden layers, {n_inputs} inputs and {first.rank} units in the "
+            "first layer have too many weights for a joint fit.", final=True,
+        )  # fmt: skip
 
 
 def _inner_search(first, planes, linear):
