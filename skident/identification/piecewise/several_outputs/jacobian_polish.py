@@ -9,7 +9,7 @@ from scipy.sparse.linalg import LinearOperator, lsqr
 from skident.budget import check_deadline, memory_allows
 
 from .roomy_points import LEAST_ACTIVE, active_units, roomy_points
-from .shared_jacobians import jacobian_at
+from .shared_jacobians import jacobians_at
 
 __all__ = ["polished_on_jacobians"]
 
@@ -52,8 +52,7 @@ def polished_on_jacobians(space, network, rng, known=()):
     found = _best(network, known, int(np.ceil(_OVER_KNOWN * n_weights / entries)))
     points = np.array([one.point for one in found]).reshape(-1, k)
     X, room = roomy_points(network, max(G - len(found), 0), rng, space.within_reach, known=points)
-    found = found + [jacobian_at(space, x, _STEP * h, rng) for x, h in zip(X, room, strict=True)]
-    found = [one for one in found if one.confirmed]
+    found = [one for one in found + jacobians_at(space, X, _STEP * room, rng) if one.confirmed]
     if len(found) * entries < n_weights:
         return network
     X, errors = np.array([one.point for one in found]), np.array([one.error for one in found])

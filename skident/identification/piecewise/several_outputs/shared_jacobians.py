@@ -15,7 +15,7 @@ __all__ = [
     "ScannedLine",
     "Space",
     "good",
-    "jacobian_at",
+    "jacobians_at",
     "normals_on_line",
     "scanned",
 ]
@@ -35,6 +35,7 @@ _STRAIGHT_ERRORS = 8.0  # errors of the outputs up to which they are straight
 _MORE_TRIES = 5  # steps of which the Jacobian must explain a further output for one (budget)
 _MORE_SHRINK = 0.2  # ratio of successive ones
 _CHUNK_BYTES = 2**24  # of points that are queried at a time (memory)
+_CALL_BYTES = 2**26  # of points at which Jacobians are measured in one call of the model (memory)
 _MAX_RESIDUAL = 1e-6  # relative residual of the jumps of a good group, and of a slope along the line
 
 
@@ -149,10 +150,10 @@ def normals_on_line(space, line, rng):
     unknown = np.isnan(line.normals[:, 0])
     edges = np.concatenate([[line.low], line.positions, [line.high]])
     U, length, before = line.units, np.linalg.norm(line.direction), None
-    for i in _intervals(unknown, U, np.diff(edges)):
-        point = line.origin + 0.5 * (edges[i] + edges[i + 1]) * line.direction
-        after = jacobian_at(space, point, _STEP * length * (edges[i + 1] - edges[i]), rng)
-        line.jacobians.append(after)
+    index = np.array(_intervals(unknown, U, np.diff(edges)))
+    points = line.origin + 0.5 * (edges[index] + edges[index + 1])[:, None] * line.direction
+    line.jacobians += jacobians_at(space, points, _STEP * length * (edges[index + 1] - edges[index]), rng)
+    for i, after in zip(index, line.jacobians[-len(index) :], strict=True):
         if before is not None:
             _solve_group(line, np.arange(before[0], i), unknown, U, before[1], after)
         before = i, after
@@ -196,29 +197,59 @@ def _intervals(unknown, U, widths):
     return chosen
 
 
-def jacobian_at(space, point, step, rng):
-    """`JacobianAt` by forward differences with the largest step on which random differences are straight."""
-    k, f0 = space.n_coordinates, space.query(point[None])[0]
-    error = space.error_at(point, f0)
-    step *= 1.0 / _FINAL_STEP
+def jacobians_at(space, points, steps, rng):
+    """A `JacobianAt` per point (n, k): forward differences with the largest step on which random ones are straight.
+
+    `steps` (n,) are the first ones tried. All points share calls of the model.
+    """
+    if len(points) == 0:
+        return []
+    (n, k), F0, steps = points.shape, space.query(points), steps / _FINAL_STEP
+    errors = np.array([space.error_at(*one) for one in zip(points, F0, strict=True)])
+    todo = np.arange(n)
     for _ in range(_TRIES):
-        V = rng.standard_normal((_PROBES, k))
-        V *= _PROBE_LENGTH * step / np.linalg.norm(V, axis=1, keepdims=True)
-        F = space.query(np.concatenate([point + V, point - V]))
-        if np.abs(F[:_PROBES] + F[_PROBES:] - 2.0 * f0).max() < _STRAIGHT_ERRORS * error:
+        V = rng.standard_normal((len(todo), _PROBES, k))
+        V *= (_PROBE_LENGTH * steps[todo])[:, None, None] / np.linalg.norm(V, axis=2, keepdims=True)
+        ends = _differences(space, points[todo], np.concatenate([V, -V], axis=1), F0[todo])
+        bent = np.abs(ends[:, :_PROBES] + ends[:, _PROBES:]).max(axis=(1, 2)) >= _STRAIGHT_ERRORS * errors[todo]
+        todo = todo[bent]
+        if len(todo) == 0:
             break
-        step *= _SHRINK
-    step *= _FINAL_STEP
+        steps[todo] *= _SHRINK
+    steps, found, todo = steps * _FINAL_STEP, [None] * n, np.arange(n)
+    per_call = max(1, _CALL_BYTES // (8 * (k + 1) * k))
     for _ in range(_MORE_TRIES):
-        c = rng.standard_normal(k)
-        c /= np.linalg.norm(c)
-        F = space.query(np.concatenate([point + step * np.eye(k), (point + step * c)[None]]))
-        J = (F[:-1] - f0).T / step
-        confirmed = bool(np.abs(F[-1] - f0 - step * (J @ c)).max() < _STRAIGHT_ERRORS * error)
-        if confirmed:
+        for part in np.split(todo, range(per_call, len(todo), per_call)):
+            for i, one in zip(
+                part, _forward(space, points[part], steps[part], F0[part], errors[part], rng), strict=True
+            ):
+                found[i] = one
+        todo = np.array([i for i in todo if not found[i].confirmed], dtype=int)
+        if len(todo) == 0:
             break
-        step *= _MORE_SHRINK
-    return JacobianAt(J, point, f0, error / step, confirmed)
+        steps[todo] *= _MORE_SHRINK
+    return found
+
+
+def _forward(space, points, steps, F0, errors, rng):
+    """The `JacobianAt` of a few points by forward differences, each confirmed by one along another direction."""
+    k = points.shape[1]
+    C = rng.standard_normal((len(points), 1, k))
+    C /= np.linalg.norm(C, axis=2, keepdims=True)
+    axes = np.broadcast_to(np.eye(k), (len(points), k, k))
+    F = _differences(space, points, steps[:, None, None] * np.concatenate([axes, C], axis=1), F0)
+    J = np.swapaxes(F[:, :-1], 1, 2) / steps[:, None, None]
+    left = np.abs(F[:, -1] - steps[:, None] * (J @ C[:, 0, :, None])[:, :, 0]).max(axis=1)
+    confirmed = left < _STRAIGHT_ERRORS * errors
+    rows = zip(J, points, F0, errors / steps, confirmed, strict=True)
+    return [JacobianAt(j, point, f0, float(error), bool(good)) for j, point, f0, error, good in rows]
+
+
+def _differences(space, points, moves, F0):
+    """Changes (n, q, m_L) of the outputs from points (n, k), where they are F0 (n, m_L), by moves (n, q, k)."""
+    n, q, k = moves.shape
+    F = space.query((points[:, None] + moves).reshape(n * q, k))
+    return F.reshape(n, q, F0.shape[1]) - F0[:, None]
 
 
 def good(line):
