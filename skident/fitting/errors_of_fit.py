@@ -10,7 +10,7 @@ from skident.budget import check_deadline, chunk_bytes, require_memory
 from skident.network.calculus import unflatten_parameters
 from skident.oracle import NotIdentified
 
-from .standard_errors import in_powers_of_two, norm_preserving_basis, parameter_jacobian
+from .standard_errors import in_powers_of_two, parameter_jacobian, whitening_basis
 
 __all__ = ["FitSample", "standard_errors_of_fit"]
 
@@ -19,7 +19,6 @@ _MAD = 1.4826  # standard deviation of a normal distribution over its median abs
 _MAX_LEVERAGE = 0.9  # of an output on its own fit: beyond, its residual says nothing of its error
 _SKETCHED = 256  # random combinations of parameters from which leverages are computed: to 9 % each, on average
 _FLOPS_PER_ENTRY = 3.0  # operations per output and squared parameter: products with the Jacobian, and of the scores
-_EIGH_FLOPS = 9.0  # operations of an eigendecomposition, in units of P^3 (Golub and Van Loan, section 8.3)
 _ARRAYS = 3  # of the size of a block of the Jacobian at a time (memory)
 _SAME_ROUNDING = 250.0  # independent outputs per parameter that float32 gives at most: measured on 10-16-1 and 10-32-1
 _NOT_WHITE = 1.15  # variance of a fit to float32 outputs over that of independent errors: measured on 20 of 10-16-1
@@ -133,15 +132,12 @@ def _whitened(network, U, weight):
     size = np.sqrt(np.diagonal(A))
     size = np.where(size > 0, size, 1.0)
     A /= size[:, None] * size[None, :]
-    free = norm_preserving_basis(network, size)
-    check_deadline(_EIGH_FLOPS * P**3)
-    values, vectors = np.linalg.eigh(A if free is None else free.T @ A @ free)
-    if not values[0] > P * np.finfo(float).eps:
+    basis, _ = whitening_basis(A, network, size)
+    if basis is None:
         raise NotIdentified(
             "standard errors", "rank", f"the {len(U)} inputs of the fit do not determine all {P} parameters."
         )
-    basis = vectors / np.sqrt(values)
-    return size, basis if free is None else free @ basis
+    return size, basis
 
 
 def _squared_scores(network, U, weight, residual, basis):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy.linalg
 
 from skident.budget import check_deadline
 from skident.network import FeedforwardNetwork
@@ -12,9 +13,9 @@ from skident.oracle import NotIdentified
 
 from .least_squares import weighted_problem
 
-__all__ = ["in_powers_of_two", "jacobian_spectrum", "norm_preserving_basis", "parameter_jacobian", "standard_errors"]
+__all__ = ["in_powers_of_two", "jacobian_spectrum", "parameter_jacobian", "standard_errors", "whitening_basis"]
 
-_EIGH_FLOPS = 9.0  # operations of an eigendecomposition, in units of P^3 (Golub and Van Loan, section 8.3)
+_FACTOR_FLOPS = 1.0  # operations of a Cholesky factor and its inverse, in units of P^3
 _TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 
 
@@ -66,19 +67,16 @@ def standard_errors(network, U, noise=None, *, Y=None, max_parameters=3000):
     scale = np.sqrt(np.diagonal(A))
     scale = np.where(scale > 0, scale, 1.0)
     A /= scale[:, None] * scale[None, :]
-    free = norm_preserving_basis(network, scale)
-    check_deadline(_EIGH_FLOPS * P**3)
-    values, vectors = np.linalg.eigh(free.T @ A @ free if free is not None else A)
-    if not values[0] > P * np.finfo(float).eps:
+    basis, smallest = whitening_basis(A, network, scale)
+    if basis is None:
         raise NotIdentified(
             "standard errors",
             "rank",
             f"the outputs at these {n} inputs do not determine all {P} parameters: the smallest eigenvalue of their "
-            f"information matrix, scaled to unit diagonal, is {values[0]:.1e}. Units that never move on these "
+            f"information matrix, scaled to unit diagonal, is {smallest:.1e}. Units that never move on these "
             "inputs cause this; so do too few inputs.",
         )
-    vectors = vectors if free is None else free @ vectors
-    errors = np.sqrt(np.sum(vectors**2 / values, axis=1)) / scale
+    errors = np.linalg.norm(basis, axis=1) / scale
     weights, biases = ([part.copy() for part in parts] for parts in problem.unflatten(errors))
     weights[0] = np.ldexp(weights[0], -inner[:, None])
     weights[-1], biases[-1] = np.ldexp(weights[-1], outer), np.ldexp(biases[-1], outer)
@@ -101,20 +99,51 @@ def in_powers_of_two(network, U, noise):
     return scaled, np.ldexp(U, -inner), np.ldexp(noise, -outer), inner, outer
 
 
-def norm_preserving_basis(network, scale):
-    """Orthonormal basis (P, q) of changes of the scaled parameters that keep norms of incoming weights; None for all.
+def whitening_basis(A, network, scale):
+    """Changes T (P, q) of the scaled parameters that keep norms of incoming weights, with ``T^T A T`` the identity.
 
-    Only units of homogeneous activations can be rescaled; a unit without incoming weights has no norm to keep.
+    The rows of T have the norms of standard errors if A is the information matrix of the scaled parameters. Only units
+    of homogeneous activations can be rescaled; a unit without incoming weights has no norm to keep.
+
+    Returns
+    -------
+    basis : ndarray of shape (P, q), q is P less the units that can be rescaled
+    smallest : float
+        Reciprocal of the norm of the inverse, at most the smallest eigenvalue; the basis is None if it is rounding.
+    """
+    P = len(A)
+    V, turned = _reflections(network, scale)
+    check_deadline(_FACTOR_FLOPS * P**3)
+    inside = A - 2.0 * V @ (V.T @ A)
+    inside -= 2.0 * (inside @ V) @ V.T
+    factor, failed = scipy.linalg.lapack.dpotrf(inside[~turned][:, ~turned], lower=True, clean=True)
+    smallest = 0.0 if failed else scipy.linalg.lapack.dpocon(factor, 1.0, uplo="L")[0]
+    if not smallest > P * np.finfo(float).eps:
+        return None, smallest
+    basis = np.zeros((P, len(factor)))
+    basis[~turned] = scipy.linalg.lapack.dtrtri(factor, lower=True)[0].T
+    basis -= 2.0 * V @ (V.T @ basis)
+    return basis, smallest
+
+
+def _reflections(network, scale):
+    """Orthonormal V (P, h), and a mask (P,): ``1 - 2 V V^T`` turns each gradient of a unit's norm to one coordinate.
+
+    The gradients of different units share no parameter, so that the product of their Householder reflections is of this
+    form.
     """
     gradients = []
     for layer, (W, activation) in enumerate(zip(network.weights[:-1], network.activations[:-1], strict=True)):
-        for k in range(W.shape[1] if activation.symmetry == "homogeneous" else 0):
+        for k in np.flatnonzero(W.any(axis=0)) if activation.symmetry == "homogeneous" else ():
             kept = [np.zeros_like(V) for V in network.weights]
             kept[layer][:, k] = W[:, k]
             gradients.append(flatten_parameters(kept, [np.zeros_like(b) for b in network.biases]) / scale)
-    if not gradients:
-        return None
-    return np.linalg.qr(np.array(gradients).T, mode="complete")[0][:, len(gradients) :]
+    V = np.array(gradients).reshape(-1, len(scale))
+    V /= np.linalg.norm(V, axis=1, keepdims=True)
+    unit, largest = np.arange(len(V)), np.argmax(np.abs(V), axis=1)
+    V[unit, largest] += np.where(V[unit, largest] < 0, -1.0, 1.0)
+    V /= np.linalg.norm(V, axis=1, keepdims=True)
+    return V.T, np.isin(np.arange(len(scale)), largest)
 
 
 def _residual_noise(network, U, Y):

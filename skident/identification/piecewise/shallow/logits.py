@@ -27,7 +27,7 @@ _EXPLAINED = 4.0  # scale of the residuals, in standard deviations of the errors
 _OUTLIERS = 0.01  # share of outlying rows up to which the others are explained by the right units
 _CLOSE = 1e-4  # residual over the outputs' range of a network that lacks only faint units
 _ROUGH = 5e-5  # residual of the linear fit over the outputs' range above which units are missing
-_LARGE = 2600  # parameters from which a network is fitted by conjugate gradients
+_LARGE = 2600  # parameters from which a network with several logits is fitted by conjugate gradients
 _AIMED = 10  # outlying rows through which lines are aimed
 _EQUATIONS = 1.5  # entries of the linear part per unit from which they determine the signs whatever their errors
 _LINEAR_ERROR_ROUGH = 2e-3  # error of the linear part over its size, before a polish
@@ -88,8 +88,9 @@ def _fit(network, rows):
 
 
 def _polished(network, rows):
-    """A `RobustFit`; of large networks by conjugate gradients."""
-    return robust_polish(network, rows.inputs, rows.outputs, rows.std, max_rounds=_ROUNDS, factor_limit=_LARGE)
+    """A `RobustFit`; of large networks with several logits by conjugate gradients."""
+    limit = {} if rows.outputs.shape[1] == 1 else {"factor_limit": _LARGE}
+    return robust_polish(network, rows.inputs, rows.outputs, rows.std, max_rounds=_ROUNDS, **limit)
 
 
 def _unknowns(units):
