@@ -36,6 +36,12 @@ def test_blocks_print_what_stands_below_them(path, tmp_path, monkeypatch):
         assert outputs.alike(printed, expected or "", numbers), f"{code}\nprinted\n{printed}"
 
 
+def test_no_block_is_left_out_but_that_of_a_cluster():
+    texts = {path: path.read_text(encoding="utf-8") for path in PAGES}
+    assert sum(text.count("```python") for text in texts.values()) == sum(map(len, BLOCKS.values())) + 1
+    assert [path.stem for path, text in texts.items() if "<!-- not run" in text] == ["identify"]
+
+
 def test_every_question_has_a_page_with_code():
     guide = [path for path in RUN if path.parent.name == "guide"]
     assert len(guide) >= 9 and TOP / "README.md" in RUN and TOP / "docs" / "getting_started.md" in RUN

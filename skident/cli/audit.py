@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from skident.audit import verify_same
-from skident.oracle.black_box import same_onnx_model
+from skident.oracle.black_box import n_inputs_of, same_onnx_model
 
 from .models import black_box_from, network_from
 from .results import FOUND, NOT_FOUND, UNDECIDED, Result
@@ -14,7 +14,7 @@ __all__ = ["audit"]
 
 def audit(options):
     """Compare the model in a file with a known network; undecided if agreement proves nothing."""
-    box, network, n_inputs = black_box_from(options.model), options.reference, None
+    box, network, n_inputs = black_box_from(options.model), options.reference, n_inputs_of(options.model)
     if not same_onnx_model(options.model, options.reference):
         network = network_from(options.reference)
         n_inputs = network.n_inputs

@@ -8,8 +8,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skident.identification import NetworkIdentifier
 from skident.oracle import OutOfBudgetError
+from skident.oracle.black_box import n_inputs_of
 
-from .models import black_box_from, check_destination, n_inputs_of, write_network
+from .models import black_box_from, check_destination, write_network
 from .pages import write_page
 from .results import FOUND, NOT_FOUND, Result
 from .tables import read_table

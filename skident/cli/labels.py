@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from skident.oracle import Oracle
+from skident.oracle.black_box import n_inputs_of
 
 from .identify import identify
-from .models import black_box_from, n_inputs_of
+from .models import black_box_from
 from .tables import read_table
 
 __all__ = ["labels"]
@@ -24,7 +25,7 @@ class _LabelsOnly:
     """A model of which nothing but the predicted class is passed on."""
 
     def __init__(self, box, n_inputs):
-        response = "predict" if n_inputs_of(box) else "predict_proba"
+        response = "predict_proba" if isinstance(box, str) else "predict"
         self.n_inputs, self._oracle = n_inputs, Oracle(box, n_inputs, response=response)
 
     def __call__(self, X):

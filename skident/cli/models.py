@@ -7,7 +7,7 @@ from pathlib import Path
 
 from skident.network import FeedforwardNetwork
 
-__all__ = ["black_box_from", "check_destination", "n_inputs_of", "network_from", "write_network"]
+__all__ = ["black_box_from", "check_destination", "network_from", "write_network"]
 
 _NETWORKS = (".safetensors", ".onnx")
 
@@ -26,11 +26,6 @@ def black_box_from(path):
     if not Path(path).is_file():
         raise FileNotFoundError(f"there is no file {path}.")
     return path
-
-
-def n_inputs_of(box):
-    """Number of inputs of a black box, or None if it is not known before the first query."""
-    return box.n_inputs if isinstance(box, FeedforwardNetwork) else None
 
 
 def write_network(network, path):

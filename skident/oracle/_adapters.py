@@ -75,6 +75,15 @@ def same_onnx_model(first, second):
     return content_of(first) == content_of(second)
 
 
+def n_inputs_of(box):
+    """Number of inputs of a network or of the ONNX model in a file; None if it is not known before the first query."""
+    if not is_onnx_file(box):
+        return getattr(box, "n_inputs", None)
+    from ._onnx_box import width_of
+
+    return width_of(box)
+
+
 def _is_session(black_box):
     """Whether it is an onnxruntime session; onnxruntime is not imported to find out."""
     onnxruntime = sys.modules.get("onnxruntime")

@@ -56,6 +56,12 @@ class OnnxBox:
         return outputs
 
 
+def width_of(path):
+    """Number of inputs of the ONNX model in a file, or None if it takes any."""
+    *_, dims = _input_of(_session_of(path))
+    return None if None in dims else math.prod(dims)
+
+
 def content_of(path):
     """Bytes that identify the model in an ONNX file, external data included."""
     return read_model(path).SerializeToString(deterministic=True)

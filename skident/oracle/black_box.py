@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skident.network import FeedforwardNetwork
 
-from ._adapters import is_onnx_file, is_torch_module, same_onnx_model
+from ._adapters import is_onnx_file, is_torch_module, n_inputs_of, same_onnx_model
 from ._calls import called_as, named_rows
 from ._errors import BlackBoxError
 from ._output_scaling import varying_outputs
@@ -26,6 +26,7 @@ __all__ = [
     "is_classifying",
     "is_torch_module",
     "known_network",
+    "n_inputs_of",
     "needs_targets",
     "resolve_activations",
     "resolve_black_box",

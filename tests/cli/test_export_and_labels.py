@@ -63,3 +63,12 @@ def test_labels_of_a_model_without_a_boundary_are_refused(folder, capsys):
     make_network((3, 4, 1), output_activation="sigmoid", random_state=0).save("positive.safetensors")
     assert main(["labels", "positive.safetensors", "--data", "X.csv", "--quiet"]) == 2
     assert "label" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["identify"], ["labels"], ["audit", "network.onnx"]])
+def test_a_table_with_a_column_too_many_is_blamed_itself(folder, capsys, command):
+    name, *reference = command
+    NETWORK.to_onnx("network.onnx")
+    np.savetxt("wide.csv", np.column_stack([X, X[:, 0]]), delimiter=",")
+    assert main([name, "network.onnx", *reference, "--data", "wide.csv"]) == 2
+    assert "wide.csv has 4 columns, but the model has 3 inputs" in capsys.readouterr().err
