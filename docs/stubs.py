@@ -24,12 +24,12 @@ NAMES = {
     "RandomState": "RandomState", "numpy.random.RandomState": "RandomState", "Generator": "Generator",
     "torch.nn.Module": "Module", "dict": "dict[Any, Any]", "tuple": "tuple[Any, ...]", "ints": "int",
 }  # fmt: skip
-HEADER = """from collections.abc import Callable, Generator, Iterator, Sequence
+HEADER = """from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
-from numpy.random import RandomState
+from numpy.random import Generator, RandomState
 from numpy.typing import ArrayLike, NDArray
 from torch.nn import Module
 
