@@ -2,7 +2,7 @@
 Escape directions as features
 =============================
 
-`SaddleEscapeAnalyzer` trains no network, yet its escape networks contain what the loss asks for first. As a
+`SaddleEscapeAnalyzer` trains no network, yet its escape networks contain what reduces the loss first. As a
 transformer it passes their hidden activations to a `LogisticRegression`, one feature per component; every
 further component is the fastest escape for the gradient that the earlier ones leave. `GridSearchCV` chooses the
 depth. The picture compares the pipeline with as many principal components, and with all 64 pixels.

@@ -32,5 +32,6 @@ def completeness(report):
 
 if __name__ == "__main__":
     known, total, unknown = completeness(json.load(sys.stdin))
-    print(*unknown, f"{known} of {total} public symbols have a known type: {100 * known / max(total, 1):.1f} %", sep="\n")
+    share = 100 * known / max(total, 1)
+    print(*unknown, f"{known} of {total} public symbols have a known type: {share:.1f} %", sep="\n")
     sys.exit(total == 0 or 100 * known < NEEDED * total)

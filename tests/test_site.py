@@ -98,7 +98,7 @@ def test_every_numbered_figure_and_table_has_a_verdict():
     assert labels["Bantzis, Simon, Jacot"] == figures(6)
     assert labels["Allen-Zhu, Li"] == figures(14)
     entries = [entry for paper in reproduction.PAPERS.values() for entry in paper]
-    assert all(any(word in entry.verdict for word in reproduction.VERDICTS) for entry in entries)
+    assert all(any(word in entry.verdict for word in reproduction.OUTCOMES) for entry in entries)
 
 
 def test_the_page_is_made_of_the_results():

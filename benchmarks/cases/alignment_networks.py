@@ -46,7 +46,7 @@ class ResNet(nn.Module):
 
 
 class BareStream(nn.Module):
-    """Two residual blocks of 50 units on a stream of 30 whose ends tell nothing: samuela/git-re-basin, thread 8."""
+    """Two residual blocks of 50 units on a stream of 30 with uninformative ends: samuela/git-re-basin, thread 8."""
 
     def __init__(self):
         super().__init__()

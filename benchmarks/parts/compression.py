@@ -21,10 +21,10 @@ from skident.network import Architecture, FeedforwardNetwork, center_outputs
 
 FIRST_SEED = seed_ranges.COMPRESSION.start
 CASES = {  # data, hidden layers, metric, tolerances
-    "planted, 64": ("planted", (64,), "answers", (0.03, 0.1)),
-    "planted, 64-32": ("planted", (64, 32), "answers", (0.05, 0.1)),
-    "diabetes, 64": ("diabetes", (64,), "answers", (0.03, 0.1)),
-    "diabetes, 64-32": ("diabetes", (64, 32), "answers", (0.1, 0.2)),
+    "planted, 64": ("planted", (64,), "outputs", (0.03, 0.1)),
+    "planted, 64-32": ("planted", (64, 32), "outputs", (0.05, 0.1)),
+    "diabetes, 64": ("diabetes", (64,), "outputs", (0.03, 0.1)),
+    "diabetes, 64-32": ("diabetes", (64, 32), "outputs", (0.1, 0.2)),
     "digits, 64": ("digits", (64,), "labels", (0.01, 0.03)),
 }
 PLANTED_UNITS = 6

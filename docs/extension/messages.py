@@ -24,7 +24,7 @@ REMEDIES = [
     (r"UndecidedSigns|undecided", "The equations do not settle the signs of some units.",
      "More samples X, or a larger `max_queries`."),
     (r"BlackBoxError", "The black box returned outputs that cannot be used.",
-     "Ask it at the row named in the text; check its dtype, shape and range."),
+     "Query it at the row named in the text; check its dtype, shape and range."),
     (r"unreadable", "A model file or module has a part that no feedforward network of this package has.",
      "Convert the part named, put the model into `eval()` mode, or hand the model over as a callable."),
     (r"[Gg]aussian", "The inputs are not Gaussian, as the method's tensors assume.",

@@ -14,7 +14,7 @@ NOT_RUN = "not run yet"
 ILLUSTRATION = "an illustration, nothing is measured"
 SETTINGS = "settings, nothing is measured"
 NO_DATA = "cannot be run here"
-VERDICTS = ("agrees", "differs", NO_DATA, NOT_RUN, "nothing is measured")
+OUTCOMES = ("agrees", "differs", NO_DATA, NOT_RUN, "nothing is measured")
 
 
 @dataclass(frozen=True)

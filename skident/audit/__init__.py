@@ -2,7 +2,7 @@
 
 - `rounding`: tolerance of outputs of the same network.
 - `parameters`: effects of every weight and bias on the outputs.
-- `inputs`: where to ask, so that every unit shows.
+- `inputs`: where to query, so that every unit has an effect.
 - `queries`: queries, outputs, and their precision.
 - `batches`: whether outputs depend on the other rows of a batch.
 - `explanations`: which weights or units changed, if outputs differ.

@@ -13,7 +13,7 @@ __all__ = ["AuditReport", "Difference", "NetworkVerifier", "verify_same"]
 
 @dataclass(frozen=True)
 class AuditReport:
-    """Whether a black box is the network that is known, how that was looked at, and what remains unseen."""
+    """Whether a black box is the network that is known, how it was queried, and what remains unseen."""
 
     same: bool | None
     differences: list[Difference]

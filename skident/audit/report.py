@@ -13,7 +13,7 @@ __all__ = ["IDENTICAL", "AuditReport", "Difference"]
 
 IDENTICAL = "identical files"  # the kind of an audit that needs no query
 
-_SIZES = (1e-6, 1e-4, 1e-2)  # relative changes of which a report tells how surely they would have shown
+_SIZES = (1e-6, 1e-4, 1e-2)  # relative changes of which a report states how surely they would have shown
 _LISTED = 10  # differences that a printed report lists
 _ABOVE = 2.0  # of the tolerance, that a recommended `tol` is: noise measured again is less than twice as large
 
@@ -60,7 +60,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class AuditReport(ReportMixin):
-    """Whether a black box is the network that is known, how that was looked at, and what remains unseen.
+    """Whether a black box is the network that is known, how it was queried, and what remains unseen.
 
     Attributes
     ----------

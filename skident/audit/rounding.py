@@ -15,10 +15,10 @@ _SINGLE = 2.0**-24  # relative rounding of float32
 _SHORT = {"bfloat16": 8, "float16": 11}  # bits of a number
 _FEW = 3  # distinct outputs from which decimals are recognized
 _MANY = 12  # distinct outputs from which the number format is recognized
-_FEW_DECIMALS = 3  # that few different outputs tell
+_FEW_DECIMALS = 3  # that few different outputs indicate
 _OF_ACTIVATION = 4.0  # roundings that an activation makes of its value and of what it is given
 _LINEAR_FROM = 20.0  # torch's softplus is linear from here on
-_SIDES = 8.0  # standard deviations of a pre-activation within which its slope is looked for
+_SIDES = 8.0  # standard deviations of a pre-activation within which its slope is searched for
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def numbers_of(Y, known):
     Y (n, m_L), known (n, m_L).
 
     By `skident.oracle.precision_of` where there are many different outputs. Few (a large offset in single precision,
-    few decimals) tell, too, as the network's own outputs come in all digits.
+    few decimals) are evidence, too, as the network's own outputs come in all digits.
     """
     told, n_distinct = precision_of(Y), len(np.unique(Y))
     if told.kind == "decimals":

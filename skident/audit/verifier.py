@@ -22,7 +22,7 @@ class NetworkVerifier(BaseEstimator):
     """Is a black box the network that is known, and if not, which weights differ?
 
     The estimator of `verify_same`: outputs are compared at inputs chosen within the range of X, and where they differ
-    the fewest changed weights or units are looked for that explain it.
+    the fewest changed weights or units are searched for that explain it.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class NetworkVerifier(BaseEstimator):
         As `AuditReport.same`: None if undecided, so that ``if verifier.same_`` is safe.
     differences_ : list of Difference
     report_ : AuditReport
-        ``print(report_)`` tells all of it.
+        ``print(report_)`` prints all of it.
     n_queries_ : int
     estimator_ : object
         The black box, fitted.

@@ -29,7 +29,7 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
     Outputs are compared at inputs chosen for it within the range of X: for every hidden unit some at which a change of
     it shows most and some at which it rests, and others. They are the same if none differs by more than two evaluations
     of the same network may, in the number format of the outputs. If they are not, the fewest changes are
-    looked for that explain the outputs: one weight, one unit removed, weights of one unit, then any weights. Hidden
+    searched for that explain the outputs: one weight, one unit removed, weights of one unit, then any weights. Hidden
     units in another order, with other signs or scales that leave the function as it is, make no difference.
 
     Parameters
@@ -37,7 +37,7 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
     black_box : callable, fitted estimator, torch.nn.Module, FeedforwardNetwork or path of an ``.onnx`` file
         Queried as it is; one row at a time if its outputs depend on the other rows of a batch, as those of dynamically
         quantized models do. A torch module is queried in double precision. If its weights are in single precision, and
-        those of `network` are not, it is the same if it is to within their rounding. A callable does not tell that: one
+        those of `network` are not, it is the same if it is to within their rounding. A callable does not state it: one
         that computes in double precision with weights rounded to single is different, unless `tol` allows for it
         (1e-5 or so).
     network : FeedforwardNetwork, torch.nn.Module, fitted estimator or path of an ``.onnx`` file

@@ -165,7 +165,7 @@ def _add_audit(commands):
 def _add_compress(commands):
     command = _command(commands, "compress", "find the smallest network with the same outputs")
     command.add_argument("--tol", type=float, default=1e-2, help="largest error (default: 0.01)")
-    metrics = ["auto", "answers", "probabilities", "labels"]
+    metrics = ["auto", "outputs", "probabilities", "labels"]
     command.add_argument("--metric", choices=metrics, default="auto", help="what the error measures (default: auto)")
     command.add_argument("--output", metavar="FILE", help="write the network: .safetensors or .onnx")
 

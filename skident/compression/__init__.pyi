@@ -17,7 +17,7 @@ class NetworkCompressor(RegressorMixin, BaseEstimator):
 
     estimator: Any
     tol: float
-    metric: Literal["auto", "answers", "probabilities", "labels"]
+    metric: Literal["auto", "outputs", "probabilities", "labels"]
     spread: float
     held_out: float
     n_candidates: int
@@ -37,7 +37,7 @@ class NetworkCompressor(RegressorMixin, BaseEstimator):
         estimator: Any = ...,
         *,
         tol: float = ...,
-        metric: Literal["auto", "answers", "probabilities", "labels"] = ...,
+        metric: Literal["auto", "outputs", "probabilities", "labels"] = ...,
         spread: float = ...,
         held_out: float = ...,
         n_candidates: int = ...,
@@ -60,7 +60,7 @@ def compress_network(
     *,
     tol: float = ...,
     rng: RandomState,
-    metric: Literal["answers", "probabilities", "labels"] = ...,
+    metric: Literal["outputs", "probabilities", "labels"] = ...,
     start: FeedforwardNetwork | None = ...,
     options: Any = ...,
     callback: Call | None = ...,

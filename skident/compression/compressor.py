@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from numbers import Real
 
 import numpy as np
@@ -33,7 +34,7 @@ __all__ = ["NetworkCompressor"]
 class NetworkCompressor(NetworkPredictions, BaseEstimator):
     """The smallest network whose outputs agree with a given one around samples, to a tolerance.
 
-    Looks for the fewest hidden units with ``error <= tol``, where the error is measured on held-out rows of X between
+    Finds the fewest hidden units with ``error <= tol``, where the error is measured on held-out rows of X between
     the network's own outputs and those of the smaller one; targets y play no part. Units are left out one after the
     other, the least needed first, the others taking over what they can, and all parameters are fitted again to the
     network's outputs. What the network does far from X is given up where that saves units.
@@ -49,11 +50,11 @@ class NetworkCompressor(NetworkPredictions, BaseEstimator):
         None is a small tanh `MLPRegressor`.
     tol : float, default=1e-2
         Largest error.
-    metric : {"auto", "answers", "probabilities", "labels"}, default="auto"
-        ``answers``: root mean square error over rows and outputs, every output relative to its standard deviation on
+    metric : {"auto", "outputs", "probabilities", "labels"}, default="auto"
+        ``outputs``: root mean square error over rows and outputs, every output relative to its standard deviation on
         X. ``probabilities``: the same of the classes' probabilities, the outputs being logits. ``labels``: share of
         the rows whose most probable class changes; one row at least once there is any, so `tol` below one over the
-        number of held-out rows allows none. ``auto`` is ``labels`` for scikit-learn's classifiers, else ``answers``.
+        number of held-out rows allows none. ``auto`` is ``labels`` for scikit-learn's classifiers, else ``outputs``.
     spread : float, default=0.7
         The function is kept around the rows of X too: it is fitted at rows of X and at rows moved by Gaussian steps
         whose covariance is ``spread ** 2`` times that of X.
@@ -123,7 +124,7 @@ class NetworkCompressor(NetworkPredictions, BaseEstimator):
     _parameter_constraints = {
         "estimator": "no_validation",
         "tol": [POSITIVE],
-        "metric": [StrOptions({"auto", "answers", "probabilities", "labels"})],
+        "metric": [StrOptions({"auto", "outputs", "probabilities", "labels", "answers"}, deprecated={"answers"})],
         "spread": [POSITIVE],
         "held_out": [Interval(Real, 0, 1, closed="neither")],
         "n_candidates": [AT_LEAST_ONE],
@@ -219,7 +220,7 @@ class NetworkCompressor(NetworkPredictions, BaseEstimator):
             (X - center) / scale,
             tol=self.tol,
             rng=rng,
-            metric=("labels" if classifies else "answers") if self.metric == "auto" else self.metric,
+            metric=_compared(self.metric, classifies),
             options=Compression(self.spread, self.held_out, self.n_candidates, self.max_iter),
             callback=functools.partial(_say_entry, StageLog(self.verbose, type(self).__name__)),
         )
@@ -233,6 +234,14 @@ class NetworkCompressor(NetworkPredictions, BaseEstimator):
         self._one_dimensional, self._labels = _returns_vectors(box, X), None
         if classifies:
             self.classes_ = self._labels = box.classes_
+
+
+def _compared(metric, classifies):
+    """What is compared: the metric without its old name and ``auto``."""
+    if metric == "answers":
+        warnings.warn(f"metric={metric!r} is 'outputs' since 0.2.", FutureWarning, stacklevel=2)
+        return "outputs"
+    return ("labels" if classifies else "outputs") if metric == "auto" else metric
 
 
 def _returns_vectors(box, X):

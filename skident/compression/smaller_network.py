@@ -14,7 +14,7 @@ from skident.oracle import probabilities_from_logits
 
 __all__ = ["METRICS", "Compression", "compress_network", "compression_error", "rows_around"]
 
-METRICS = ("answers", "probabilities", "labels")
+METRICS = ("outputs", "probabilities", "labels")
 _OUTPUTS_PER_PARAMETER = 5  # of a refit: overdetermined, so that it generalizes between the samples
 _MAX_ROWS = 4000  # samples of a refit at most (budget)
 _ROUND = 5  # steps of a refit between two checks of the held-out samples
@@ -47,7 +47,7 @@ class Compression:
     max_iter: int = 60
 
 
-def compress_network(network, X, *, tol=1e-2, rng, metric="answers", start=None, options=None, callback=None):
+def compress_network(network, X, *, tol=1e-2, rng, metric="outputs", start=None, options=None, callback=None):
     """A smaller network whose outputs agree with another one's around given samples, to a tolerance.
 
     Parameters
@@ -60,7 +60,7 @@ def compress_network(network, X, *, tol=1e-2, rng, metric="answers", start=None,
         Largest error on the held-out rows, see `compression_error`.
     rng : numpy.random.RandomState
         Draws held-out rows and perturbations.
-    metric : {"answers", "probabilities", "labels"}, default="answers"
+    metric : {"outputs", "probabilities", "labels"}, default="outputs"
         What is compared. Whatever it is, refits minimize squared errors of the outputs (logits).
     start : FeedforwardNetwork, default=None
         Where to begin, the result of a call with a smaller `tol` for instance; `network` by default.
@@ -74,7 +74,7 @@ def compress_network(network, X, *, tol=1e-2, rng, metric="answers", start=None,
         Error at most `tol`; as it was if nothing can go. A hidden layer keeps one unit at least.
     path : list of dict
         ``layer_widths``, ``n_parameters``, ``error`` and ``accepted`` of the start and of every network fitted, in
-        their order. Those that are not accepted tell what the next smaller size would have cost. The last is the
+        their order. Those that are not accepted hold the error of the next smaller size. The last is the
         network returned.
 
     Raises
@@ -121,7 +121,7 @@ def compress_network(network, X, *, tol=1e-2, rng, metric="answers", start=None,
     return best, shrinking.path
 
 
-def compression_error(Z, found, unit, metric="answers"):
+def compression_error(Z, found, unit, metric="outputs"):
     """How far the outputs of one network are from those of another.
 
     Z, found (n, m_L).
@@ -134,7 +134,7 @@ def compression_error(Z, found, unit, metric="answers"):
     return float(np.sqrt(np.mean((gap / unit) ** 2)))
 
 
-def output_scales(Z, metric="answers"):
+def output_scales(Z, metric="outputs"):
     """Standard deviation of every output or probability, one of the largest magnitude's order where it is constant.
 
     Z (n, m_L); returns (m_L,).
@@ -175,7 +175,7 @@ class _Task:
         n_rows = min(_MAX_ROWS, max(2 * len(seen), self._enough_rows(network)))
         self.U = np.vstack([seen, rows_around(X[order[n_held:]], n_rows - len(seen), options.spread, rng)])
         self.Y, self.held_outputs, outputs = network(self.U), network(self.held), network(X)
-        self.units = {m: output_scales(outputs, m) for m in {"answers", metric}}
+        self.units = {m: output_scales(outputs, m) for m in {"outputs", metric}}
         self.tol, self.metric, self.least = tol, metric, 2 * len(seen)
         self.max_iter, self.n_candidates = options.max_iter, options.n_candidates
 
@@ -195,14 +195,14 @@ class _Task:
 
     def rank(self, network):
         """By which of two networks of a size the better one is kept: shares of labels are too coarse for that."""
-        return self.error(network, "answers" if self.metric == "labels" else None)
+        return self.error(network, "outputs" if self.metric == "labels" else None)
 
     def refit(self, network):
         """The best network on the held-out rows that rounds of Levenberg-Marquardt pass through."""
-        best, least, before = network, self.rank(network), self.error(network, "answers")
+        best, least, before = network, self.rank(network), self.error(network, "outputs")
         for left in range(max(1, self.max_iter // _ROUND) - 1, -1, -1):
             network = self._fit(network, min(_ROUND, self.max_iter))
-            error, now, rank = self.error(network), self.error(network, "answers"), self.rank(network)
+            error, now, rank = self.error(network), self.error(network, "outputs"), self.rank(network)
             if rank <= least:
                 best, least = network, rank
             gain, before = now / max(before, np.finfo(float).tiny), now

@@ -85,14 +85,14 @@ def make_network(layer_sizes, *, shift_scale=0.05, activation="tanh", output_act
     """Random network of given layer sizes with unit-norm weights.
 
     Layer l maps the activations y of the layer below to ``g(W_l^T y + tau_l)``. The columns of W_l are independent and
-    uniform on the unit sphere of R^{m_{l-1}}, the shifts tau_l are independent N(0, `shift_scale` ** 2).
+    uniform on the unit sphere of R^{m_{l-1}}, the biases tau_l are independent N(0, `shift_scale` ** 2).
 
     Parameters
     ----------
     layer_sizes : sequence of int
         The sizes (D, m_1, ..., m_L): inputs first, outputs last.
     shift_scale : float, default=0.05
-        Standard deviation of the shifts; 0 gives a network without shifts.
+        Standard deviation of the biases; 0 gives a network without biases.
     activation : str, default="tanh"
         Activation of the hidden layers, see :func:`skident.network.get_activation`.
     output_activation : str, default=None
@@ -155,8 +155,8 @@ def make_pyramidal_network(
 ):
     """Random pyramidal network, as in the experiments of the entangled-weights paper.
 
-    The widths come from :func:`pyramidal_widths`, weights and shifts from :func:`make_network`: unit-norm weights with
-    uniform directions, shifts N(0, `shift_scale` ** 2).
+    The widths come from :func:`pyramidal_widths`, weights and biases from :func:`make_network`: unit-norm weights with
+    uniform directions, biases N(0, `shift_scale` ** 2).
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def make_pyramidal_network(
     contraction : float, default=0.6
         The ratio c of consecutive widths, in (0, 1]; the last layer is exempt.
     shift_scale : float, default=0.05
-        Standard deviation of the shifts. [1]_ writes N(0, 0.05); only with 0.05 as the standard deviation, not as the
+        Standard deviation of the biases. [1]_ writes N(0, 0.05); only with 0.05 as the standard deviation, not as the
         variance, do such networks show the errors that it reports.
     activation : str, default="tanh"
         Activation of all layers, see :func:`skident.network.get_activation`. Another one in the last layer is for

@@ -81,7 +81,7 @@ def grow_and_prune(problem, free_problem, biases, n_units, rng, limits=None):
 def prune_within_tolerance(problem, params, rng, limits):
     """Remove hidden units one at a time, with a fit after each, while the residual stays below `limits.tol`: (P,).
 
-    If no removal succeeds at once, some cycles of growing and pruning look for a network of the smaller width.
+    If no removal succeeds at once, some cycles of growing and pruning search for a network of the smaller width.
     """
     limits = replace(limits, n_cycles=_CYCLES_PER_WIDTH)
     with one_blas_thread():

@@ -76,7 +76,7 @@ class _Run:
         return self.epochs_left > 0 and open_end and not slowest and not self.polished
 
     def train(self, seed, callbacks):
-        """Train until `end_epoch` asks for a change of parameters or learning rate."""
+        """Train until `end_epoch` requests a change of parameters or learning rate."""
         polishing = self.polishing
         self.skorch_net = fit_module(
             self.module,

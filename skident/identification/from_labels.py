@@ -113,7 +113,7 @@ def _last_layers(H, coef, leaky=True):
 
 
 def _report(found, order, labels, log, signs_known, contradicting):
-    """Report: labels at the boundary decide `exact`; `undetermined` is a basis of what they leave open.
+    """Report: labels at the boundary decide `exact`; `undetermined` is a basis of what they do not determine.
 
     A single one of all queried labels that the network contradicts away from its boundary is enough for "not exact".
     """

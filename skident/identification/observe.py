@@ -232,7 +232,7 @@ def _saturates(name):
 
 
 def _hides_activations(oracle, model, options):
-    """Whether probabilities are queried, and nothing else tells the activations of the logits."""
+    """Whether probabilities are queried, and nothing else determines the activations of the logits."""
     named = options.activations[0] != "auto" or options.strategy != "auto"
     if oracle.response != "predict_proba" or named or oracle.input_range is not None or _few_queries(oracle):
         return False

@@ -43,7 +43,7 @@ class IdentifierOptions(BaseEstimator):
     n_starts : int, default=None
         Random starts per fit at most. None is between 24 and 40, more for smaller networks.
     emulate : {"torch"} or callable, default=None
-        With ``weight_dtype="float32"``, how bits are looked for in outputs in float32, with up to 10^6 queries:
+        With ``weight_dtype="float32"``, how bits are searched for in outputs in float32, with up to 10^6 queries:
         ``emulate(network, X)`` returns the outputs (n, m) of a candidate, or of its first layers alone, as the model
         computes them; ``"torch"`` is a torch module on this machine. None: bits need outputs of double precision.
     batch_size : int, default=None

@@ -14,7 +14,7 @@ from skident.oracle import NotIdentified, OutOfBudgetError
 __all__ = ["standard_errors_of"]
 
 _MAX_PARAMETERS = 6000  # parameters up to which standard errors are computed (budget): 10 s for 3200, 50 s for 5700
-_MIN_NOISE = 0.5  # share of the measured noise that standard errors assume at least: short lines tell it to 15 %
+_MIN_NOISE = 0.5  # share of the measured noise that standard errors assume at least: short lines determine it to 15 %
 
 
 def standard_errors_of(validation):

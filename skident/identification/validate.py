@@ -146,7 +146,7 @@ class Validation:
     def excess(self):
         """Largest residual on held-out samples beyond half the spacing of the output's own binade, in typical errors.
 
-        Small outputs tell rounding inside of the model from that of its outputs: only the latter is finer there.
+        Small outputs distinguish rounding inside of the model from that of its outputs: only the latter is finer there.
         """
         oracle, held_out = self.problem.oracle, self.problem.held_out
         outputs = oracle.output_center + oracle.output_scale * held_out.outputs

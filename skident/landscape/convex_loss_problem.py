@@ -95,7 +95,7 @@ def _lower(problem, params, value, gradient, model):
             if other < value:
                 return step, other, max(damping / _DAMPING_FACTOR, _LEAST_DAMPING)
             if damping <= _LEAST_DAMPING and other <= value * (1.0 + 4.0 * np.finfo(float).eps):
-                # At the rounding of the loss the gradient still tells; one more step if it falls by half.
+                # At the rounding of the loss the gradient still decides; one more step if it falls by half.
                 moved = params + step
                 slope = problem.loss.slope(problem.outputs(moved), problem.y)
                 after = problem.features.T @ slope / len(slope) + problem.ridge * moved

@@ -150,7 +150,7 @@ def assignment_error(true_weights, assigned):
     """Worst distance of a vector assigned to a layer from that layer's true weights, up to sign and scale.
 
     The paper's E_1 (first layer) and E_L (last layer): the maximum over the assigned vectors of the minimum over the
-    true ones of the distance, all scaled to norm 1. It does not ask whether every true weight was hit; for that see
+    true ones of the distance, all scaled to norm 1. It does not check whether every true weight was hit; for that see
     :func:`recovery_rate`.
 
     Parameters

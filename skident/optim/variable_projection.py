@@ -12,7 +12,7 @@ from .levenberg_marquardt import DenseNormalEquations
 __all__ = ["BatchedSeparableProblem", "LinearFit", "SeparableProblem", "fit_coefficients"]
 
 # Singular values of Phi below this part of the largest are rounding: 50 eps. Columns that agree to fewer digits are
-# still told apart, and share their work where they agree to more.
+# still distinguished, and share their work where they agree to more.
 _RANK_TOL = 1e-14
 # Smallest diagonal entry of R, relative to the largest, from which columns are independent: far above rounding. Below,
 # singular values decide.

@@ -76,7 +76,7 @@ def _classes(y):
     if len(classes) < 2:
         raise ValueError(
             f"y has one class only ({str(classes[0])!r}): its log loss falls along the output alone, and there is no "
-            "escape direction to look for; at least two classes are needed."
+            "escape direction to search for; at least two classes are needed."
         )
     return classes, codes
 

@@ -24,7 +24,7 @@ class MissingUnitTest:
     n_simulations: int
 
 class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
-    """Weights, shifts and widths of the network behind samples (X, y), without queries."""
+    """Weights, biases and widths of the network behind samples (X, y), without queries."""
 
     layer_widths: Sequence[int] | Literal["auto"]
     activation: str

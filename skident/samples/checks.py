@@ -14,7 +14,7 @@ from .unit_count import determined_units
 
 __all__ = ["check_sizes", "warn_doubts", "warn_of_other_inputs"]
 
-_ROWS_PER_PARAMETER = 3  # up to which units are looked for where their number is not given
+_ROWS_PER_PARAMETER = 3  # up to which units are searched for where their number is not given
 _FEW_VALUES = 10  # distinct values up to which a column is discrete (statistics: none in 50 rows of a density)
 _MANY_ROWS = 50  # rows from which so few distinct values are evidence
 _AGREE = 1.05  # ratio of residual sums up to which candidates agree
@@ -49,7 +49,7 @@ def check_sizes(sample, n_units, order, method):
         what = f"{k} linearly independent features"
         pairs = k * (k + 1) // 2
         hint = f"order='auto' takes up to {pairs}" if order == 1 and n_units <= pairs else "take fewer units"
-        raise ValueError(f"n_units={n_units} is more than order={order!r} can tell apart in {what}, {most}; {hint}.")
+        raise ValueError(f"n_units={n_units} is more than order={order!r} can distinguish in {what}, {most}; {hint}.")
     if n_units > determined:
         needed = n_units * (k + 1) + k + 1
         raise ValueError(
@@ -75,7 +75,7 @@ def warn_of_other_inputs(sample):
     if len(few) and sample.n_rows >= _MANY_ROWS:
         said.append(
             f"{len(few)} of {len(excess)} columns of X are not Gaussian but discrete (column {few[0]}: "
-            f"{values[few[0]]} values): where a unit bends between two of their values is open, and with it the "
+            f"{values[few[0]]} values): a unit's bend between two of their values is undetermined, and with it the "
             "network, however well it predicts."
         )
     if said:
@@ -150,7 +150,7 @@ def _warn_of_hidden_units(sample, learned):
     regression = regress_on_ridges(sample, U, b)
     n = sample.effective_rows
     gain = n * regression.removal / max(regression.rss, EXACT * sample.total)
-    # What the information criterion asks of the parameters of a unit.
+    # What the information criterion requires of the parameters of a unit.
     needed = (sample.dim + 1) * np.log(n)
     hidden = int(np.sum(gain < needed))
     eigenvalue = abs(stage.spectrum[min(model.n_units, sample.dim) - 1])
@@ -159,7 +159,7 @@ def _warn_of_hidden_units(sample, learned):
         warnings.warn(
             f"{hidden} of {model.n_units} units are within the noise: the eigenvalue of T_2 that counts them is "
             f"{eigenvalue * scale:.2g}, sampling alone gives up to {stage.noise * scale:.2g}, and leaving out the "
-            f"least of them raises the residuals by {gain.min():.1f} noise variances, where {needed:.0f} would tell it "
+            f"least of them raises the residuals by {gain.min():.1f} noise variances, where {needed:.0f} separate it "
             "from chance. Take fewer units (n_units=None counts them) or more rows.",
             ConvergenceWarning,
             stacklevel=4,

@@ -39,14 +39,14 @@ _ROUNDS = 3  # of adding and taking away ridges
 
 @dataclass(frozen=True)
 class Search:
-    """What is looked for, and by what means.
+    """What is searched for, and by what means.
 
     Attributes
     ----------
     max_units : int
         Bound on units, also while searching.
     n_units : int or None
-        None looks for the number with the smallest Bayesian information criterion, from the rank of T_2 on.
+        None searches for the number with the smallest Bayesian information criterion, from the rank of T_2 on.
     n_candidates : int
         Starts of the fit of the tensors.
     control_variate : {"network", "quadratic", "linear", None}

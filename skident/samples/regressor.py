@@ -118,11 +118,11 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     Warns
     -----
     UserWarning
-        If columns of X are far from Gaussian: the tensors then tell little, and the result rests on the polish of
+        If columns of X are far from Gaussian: the tensors then determine little, and the result rests on the polish of
         several starts; or discrete, with ten values at most: where units bend between these is then open.
     ConvergenceWarning
         If residuals are rounding, but the rows do not determine the units. With a given `n_units`: if more units would
-        still pay, candidates disagree where rows are too few to tell that, or units are not distinguishable from noise.
+        still pay, candidates disagree where rows are too few for a decision, or units cannot be separated from noise.
         With ``n_units=None``: if there are too few rows for one unit, or more units would pay than `order` or the rows
         allow.
 
@@ -146,7 +146,7 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     read off the linear function afterwards: d equations, which noise leaves solvable for up to 30 units, more units
     than d among them; beyond that where there are no more units than d.
 
-    Sample weights count as repetitions of rows in all sums. How many rows there are to tell units from noise is
+    Sample weights count as repetitions of rows in all sums. How many rows there are to distinguish units from noise is
     ``(sum w)^2 / sum w^2``, so that the unit of the weights does not matter. For inputs with a known density p that is
     not normal, weights ``phi(x) / p(x)`` make the moments right.
 
@@ -295,7 +295,7 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         Returns
         -------
         FeedforwardNetwork
-            `network_` with `intercept_` as the shift of its output, and `linear_` as a pair of units where it is not
+            `network_` with `intercept_` as the bias of its output, and `linear_` as a pair of units where it is not
             zero. It can be saved, converted to torch, or handed to `NetworkCompressor`.
         """
         check_is_fitted(self)

@@ -24,7 +24,7 @@ class RidgeModel:
     ----------
     V : ndarray of shape (k, m)
     beta, s : ndarray of shape (m,)
-        Shifts and signs (1 or -1) of the ridges.
+        Biases and signs (1 or -1) of the ridges.
     u : ndarray of shape (k,)
         The skip; zero where `skip` is False.
     c : float
@@ -75,7 +75,7 @@ class RidgeModel:
     def unpack(self, theta):
         """The model with other parameters.
 
-        theta (n_parameters,).
+        `theta` (n_parameters,).
         """
         k, m = self.V.shape
         units = theta[: m * (k + 1)].reshape(m, k + 1)

@@ -36,7 +36,7 @@ def _on_block(block, function, transform, args):
 
 def _first_sums(block, shift):
     X, y, w = _as_float(block)
-    with np.errstate(over="ignore", invalid="ignore"):  # told by _check_range
+    with np.errstate(over="ignore", invalid="ignore"):  # given by _check_range
         X = X - shift
         Xw = w[:, None] * X
         return np.asarray(w.sum()), Xw.sum(axis=0), Xw.T @ X, np.asarray(w @ y), w @ np.abs(X)
@@ -94,7 +94,7 @@ class Sample:
     total : float
         Sum of weights.
     effective_rows : float
-        ``(sum w)^2 / sum w^2``: so many rows of equal weight tell as much. Statistics count with it, and so do not
+        ``(sum w)^2 / sum w^2``: so many rows of equal weight hold as much. Statistics count with it, and so do not
         depend on the unit of the weights.
     dim : int
         Coordinates k of z: d less the directions in which X is constant.

@@ -148,7 +148,7 @@ def _checked(tensors, W, b, a):
                 f"tensors[{k}] must be packed, of shape ({n_symmetric_entries(p, k)},) over R^{p}, got {T.shape}."
             )
     if not any(k >= 2 for k in tensors):
-        raise ValueError(f"tensors must hold orders from 2 on, which tell units apart, got {sorted(tensors)}.")
+        raise ValueError(f"tensors must hold orders from 2 on, which distinguish units, got {sorted(tensors)}.")
     if not all(np.isfinite(x).all() for x in (W, b, a, *tensors.values())):
         raise ValueError("tensors and starts must be finite.")
     p, m = W.shape[-2:]

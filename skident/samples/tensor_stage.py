@@ -26,7 +26,7 @@ __all__ = [
 
 _NOISE_FACTOR = 1.3  # times the edge of the spectrum that noise alone has
 _SAME_LOSS = 1e-3  # relative difference below which two candidates are one
-_HOPELESS = 4.0  # times the loss of the best candidate, beyond which one is not looked at further
+_HOPELESS = 4.0  # times the loss of the best candidate, beyond which one is not considered further
 _CORRECTION_STEPS = 60  # re-estimations of the moments from residuals (budget; linear convergence)
 _PRODUCTS = 2**21  # entries of a block of Hermite products (memory)
 _GAIN = 0.98  # of the residual sum: what a correction must at least reach to be followed by another
@@ -132,7 +132,7 @@ def estimate_tensors(sample, P, model, *, quadratic=False):
 
 @dataclass(frozen=True)
 class TensorStage:
-    """What the tensors of a sample tell.
+    """What the tensors of a sample determine.
 
     Attributes
     ----------
@@ -172,7 +172,7 @@ def _total_curvature(sample, model):
 
 
 def count_by_curvature(sample, model):
-    """What T_2 alone tells: a stage without candidates."""
+    """What T_2 alone determines: a stage without candidates."""
     curvature = _total_curvature(sample, model)
     noise = _NOISE_FACTOR * curvature.noise
     _, spectrum = leading_eigenvectors(curvature.matrix, 0)

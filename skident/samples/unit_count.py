@@ -165,7 +165,7 @@ def escape(sample, fit, rng, *, max_units, patience=1, callback=None):
 
 
 def select_size(sample, fit, rng, *, max_units, callback=None):
-    """The number of ridges with the smallest Bayesian information criterion, looked for upwards, then downwards.
+    """The number of ridges with the smallest Bayesian information criterion, searched for upwards, then downwards.
 
     Growth ends when two ridges in a row do not lower the criterion, taking away ends when the first raises it.
     """

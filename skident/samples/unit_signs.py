@@ -123,7 +123,7 @@ def _descend(gram, U, b, signs, changes):
 
 
 def _signs_of(sample, model, exact):
-    """The signs that explain the linear part best, and a number for every one that tells how well it is determined."""
+    """The signs that explain the linear part best, and for every one a number: how well it is determined."""
     M, values = model.V * model.s, sign_values(model)
     if exact and np.linalg.matrix_rank(M, tol=1e-8 * np.linalg.norm(M, 2)) < len(values):
         try:

@@ -12,7 +12,7 @@ from .ridges import regress_on_ridges, ridge_gram
 
 __all__ = ["WideFit", "eliminate", "fit_wide", "wide_candidate"]
 
-_WIDTH = 2  # times the units looked for
+_WIDTH = 2  # times the units searched for
 _STEPS = 8000  # of Adam (budget; tuned on relu/large)
 _BATCH = 512  # samples per step (tuned on relu/large)
 _RATE = 0.01  # of directions, whose length is 1; output weights and the linear function have theirs below it

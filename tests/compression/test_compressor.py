@@ -155,7 +155,7 @@ def classifier(request):
     return make_pipeline(StandardScaler(), mlp).fit(X, y), X, y
 
 
-@pytest.mark.parametrize("metric", ["auto", "probabilities", "answers"])
+@pytest.mark.parametrize("metric", ["auto", "probabilities", "outputs"])
 def test_a_classifier_shrinks_and_remains_one(classifier, metric):
     pipeline, X, y = classifier
     compressor = NetworkCompressor(FrozenEstimator(pipeline), metric=metric, tol=0.03, random_state=0).fit(X)
@@ -168,6 +168,14 @@ def test_a_classifier_shrinks_and_remains_one(classifier, metric):
     assert abs(compressor.score(X, y) - pipeline.score(X, y)) <= 0.06
     if metric != "auto":
         assert np.sqrt(np.mean((probabilities - pipeline.predict_proba(X)) ** 2)) < 0.03
+
+
+def test_the_old_name_of_a_metric_warns():
+    network = make_network((2, 3, 1), output_activation="identity", random_state=0)
+    X = np.random.RandomState(0).standard_normal((50, 2))
+    with pytest.warns(FutureWarning, match="outputs"):
+        old = NetworkCompressor(network, metric="answers", random_state=0).fit(X)
+    assert old.network_ == NetworkCompressor(network, metric="outputs", random_state=0).fit(X).network_
 
 
 def networks_of_all_kinds():

@@ -25,7 +25,7 @@ from skident.network import FeedforwardNetwork
 from skident.oracle import BlackBoxError, NotIdentified, OutOfBudgetError
 
 NETWORKS, QUICK = 10, 1
-FIRST = 10  # the ten seeds before were looked at while the polish by leverage was written
+FIRST = 10  # the ten seeds before were used while the polish by leverage was written
 N_OFF_GRID = 100
 PERCEPTRON_UNITS = 20
 SEEDS = seed_ranges.EXACT_BITS

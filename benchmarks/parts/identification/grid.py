@@ -18,7 +18,7 @@ FACTORS = {
     "hidden layers": [{"widths": w} for w in ((16, 5), (16, 12, 8, 5), (18, 14, 11, 8, 5))],
     "first layer": [{"widths": (m, 10, 5)} for m in (8, 20, 40, 60)],
     "outputs": [{"widths": (16, 10, m)} for m in (1, 2, 10)],
-    "shifts": [{"shift_scale": s} for s in (0.05, 1.0)],
+    "biases": [{"shift_scale": s} for s in (0.05, 1.0)],
     "activation": [{"activation": a} for a in ("sigmoid", "erf")],
     "noise": [{"noise": s} for s in (1e-6, 1e-4, 1e-3)],
 }
@@ -62,7 +62,7 @@ def _trial(settings, seed):
 
 
 def _name(settings):
-    words = {"n_inputs": "D = {}", "widths": "widths {}", "shift_scale": "shifts of sd {}", "noise": "noise {:g}"}
+    words = {"n_inputs": "D = {}", "widths": "widths {}", "shift_scale": "biases of sd {}", "noise": "noise {:g}"}
     return ", ".join(words.get(key, "{}").format(value) for key, value in settings.items()) or "as it is"
 
 

@@ -47,7 +47,7 @@ def _anonymous_bytes():
 
 
 class _Peak:
-    """The highest memory while it is open, above that at its start."""
+    """The highest memory until it ends, above that at its start."""
 
     def __enter__(self):
         gc.collect()

@@ -25,7 +25,7 @@ _MIN_ZEROS = 3  # far outputs that are 0, from which a nonnegative output may be
 _SMALL = 1e-4  # largest output up to which tanh is linear to 1e-8
 _MIN_AT_LIMIT = 3  # outputs that are limits, from which they may be clipped there
 
-_BEFORE = (3.0, 10.0)  # values before the activation between which the approach to a limit is judged
+_BEFORE = (3.0, 10.0)  # values before the activation between which the approach to a limit is measured
 _RAYS = 6  # on which it is
 _POINTS = 40  # per ray: some 6 per decade of the radius
 _STRAIGHT = 0.02  # deviation from a straight line, relative to the range, of values that grow linearly

@@ -1,4 +1,4 @@
-"""Several hidden layers of units that grow linearly: scales and biases that their ReLU limit leaves open.
+"""Several hidden layers of units that grow linearly: scales and biases that their ReLU limit does not determine.
 
 ``f(R x) / R`` tends to a ReLU network without biases. It has the weights of f, but a unit of a ReLU network may have
 any positive scale. Where a line crosses the activation boundary of one unit far out, all others are linear or zero: the
@@ -121,7 +121,7 @@ def with_always_active_unit(network, linear, far, X, Y):
     """The network with a unit of its last hidden layer that is (nearly) always active: a linear part (m, m_L) far out.
 
     As ``g(z) - g(-z) = z``, every unit of that layer that is reflected changes the linear part. Signs are searched for
-    which it is one unit, active at most hidden outputs `far` (n, m); near the center, outputs Y at X tell its scale and
+    which it is one unit, active at most hidden outputs `far` (n, m); near the center, outputs Y at X give its scale and
     bias, and the right signs. Not more than `_MOST_REFLECTED` units.
     """
     V, b, U, c = network.weights[-2], network.biases[-2], network.weights[-1], network.biases[-1]

@@ -25,7 +25,7 @@ def why_not_from_single(validation, format, emulate):
     if kind != "float32" or format != "float32":
         return double
     if emulate is None:
-        return f"{double}; with options=IdentifierOptions(emulate='torch') bits are looked for in 10^6 of them"
+        return f"{double}; with options=IdentifierOptions(emulate='torch') bits are searched for in 10^6 of them"
     if network.output_activation != "identity" or problem.identifies_logits or len(network.weights) < 2:
         return "bits from outputs in float32 need a linear output and a hidden layer"
     if scales:
@@ -58,7 +58,7 @@ def round_from_single(problem, network, emulate):
             equal = float(np.mean(np.asarray(emulate(found.network, X)) == query(X)))
             entry["residual"] = 1.0 - min(equal, found.equal)
     except OutOfBudgetError as error:
-        return network, Bits("float32", 0, network.n_parameters, 0.0, (f"bits were looked for: {error}",))
+        return network, Bits("float32", 0, network.n_parameters, 0.0, (f"bits were searched for: {error}",))
     if equal < 1.0:
         reason = f"{found.equal:.3%} of the fitted outputs and {equal:.3%} of new ones are equal to the last bit"
         return network, Bits("float32", 0, network.n_parameters, 0.0, (reason,))

@@ -17,9 +17,9 @@ _MIN_NATS = 30.0  # evidence that the weights of a network lie on the grid at al
 _MIN_MORE_NATS = 10.0  # evidence for the weights or biases of a layer, once other parameters lie on the grid
 MAX_LOG_ODDS = -16.0  # logarithm of the odds of a wrong number below which it is certain: 1e-7
 _ERROR_FACTOR = 2.0  # standard error over the root mean square of a unit's distances: few of them, and errors correlate
-_RELATIVE_ERROR = 1e-12  # error of a recovered parameter over its unit's largest, if no other one tells it
+_RELATIVE_ERROR = 1e-12  # error of a recovered parameter over its unit's largest, if no other one determines it
 _NO_INTEGER = 15  # integers up to which weights may be equal or simple for other reasons than quantization
-_MIN_DISTANCES = 8  # distances of a unit that tell its error; units with fewer have that of the layer
+_MIN_DISTANCES = 8  # distances of a unit that determine its error; units with fewer have that of the layer
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def round_validated(validation, format, emulate=None):
 
     The network stays as it is, and no bit is certain, if it does not explain the outputs. From outputs of double
     precision it is rounded; where some bits are certain and others not, it is polished once on further queries. From
-    outputs in float32 bits are looked for if `emulate` is given, see `bits_from_outputs`.
+    outputs in float32 bits are searched for if `emulate` is given, see `bits_from_outputs`.
     """
     problem, network = validation.problem, validation.network
     accuracy = problem.held_out.accuracy

@@ -65,7 +65,7 @@ def find_summation(H, weights, bias, Y, *, exact=False):
 
     Of all pairs of partial sums, the one whose rounding error explains the outputs' deviations from the exact sum best
     is merged; m times. Needs all weights nearly to their last bit: a deviation of Y that is linear in H may be taken
-    out before. `exact` tells that the weights are right, and rules more pairs out.
+    out before. `exact` confirms that the weights are right, and rules more pairs out.
     """
     terms = _leaves(H, weights, bias)
     residual = Y - H @ weights - bias

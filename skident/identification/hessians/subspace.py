@@ -72,7 +72,7 @@ def check_visible(architecture, n_inputs):
         raise NotIdentified(
             "hessians",
             "rank",
-            f"layer_widths={architecture.widths} ask for m = {m} weights from Hessians, but with D = {n_inputs} inputs "
+            f"layer_widths={architecture.widths} request m = {m} weights from Hessians, but with D = {n_inputs} inputs "
             f"at most D (D + 1) / 2 = {n_free_entries(n_inputs)} are determined; use first_layer='saturation' with "
             "two layers, or more inputs.",
         )
@@ -150,7 +150,7 @@ def entangled_subspace(hessians, dimension, known=None):
         raise NotIdentified(
             "hessians",
             "rank",
-            f"layer_widths ask for {dimension} units in the Hessians, {0 if known is None else len(known)} of them "
+            f"layer_widths request {dimension} units in the Hessians, {0 if known is None else len(known)} of them "
             f"known already; for the rest {error} Give the widths that the black box "
             "has, or raise radius, or move center to where the black box is more curved.",
         ) from error

@@ -49,7 +49,7 @@ _LINEAR_UNITS = (
     "the layer before"
 )
 _FAINT = (
-    "the logits are explained only up to {:.0f} standard deviations of their rounding: units too faint to be detected "
+    "the logits are explained only up to {:.0f} standard deviations of their rounding: units too small to be detected "
     "are missing"
 )
 _HIDDEN_CLIP = (

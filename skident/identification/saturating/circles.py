@@ -19,7 +19,7 @@ _CHANGE_FALSE_ALARMS = 1e-7  # probability that noise alone exceeds the threshol
 _TAIL = 1e-9  # of the outputs' range: smaller changes of exact outputs are tails of steps; far above their rounding
 _ROUNDINGS = 64.0  # eps of the largest output, below which a change of exact outputs is rounding
 # Part of a cell's change below which one half is the tail of a step in the other half; below 1, and large enough not to
-# follow tails down to rounding, which needs a query per halving and tells nothing of the slope.
+# follow tails down to rounding, which needs a query per halving and determines nothing of the slope.
 _TAIL_OF_CELL = 1e-2
 # Part of the mean distance between steps within which a run of changing cells is one step; two steps share such a run
 # with about this probability. With noise, circles are so small that steps are not much narrower than their distance.

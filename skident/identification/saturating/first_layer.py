@@ -51,7 +51,7 @@ class FirstLayer:
     weights : ndarray of shape (D, m_1)
         Columns; the directions are good to 1e-9, the norms as `refine_norms` gives them.
     biases : ndarray of shape (m_1,)
-        A start value: with more than one layer a shift of z can be absorbed by the layers above (``tanh(x + z)`` is a
+        A start value: with more than one layer an offset of z can be absorbed by the layers above (``tanh(x + z)`` is a
         Moebius map of ``tanh x``), and the profile leaves an uncertainty of some tenths.
     points : ndarray of shape (m_1, D)
         A far point on every unit's hyperplane, where all other units are saturated.

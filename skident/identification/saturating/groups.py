@@ -156,7 +156,7 @@ class _StepShapes:
         for factor in _RADIAL_FACTORS:
             todo = np.flatnonzero(np.isnan(biases) & self.good)
             if len(todo):
-                # Along the radius, z goes from `z_middle` to factor * shift + (1 - factor) * bias.
+                # Along the radius, z goes from `z_middle` to `factor * shift + (1 - factor) * bias`.
                 z = self._read(todo, factor * self.base[todo][:, None])[:, 0]
                 biases[todo] = (z - factor * self.z_middle[todo]) / (1.0 - factor)
         tangent = np.stack([-radial[:, 1], radial[:, 0]], axis=1)

@@ -27,7 +27,7 @@ def with_biases_from_profiles(oracle, first, network, rng):
     """The network with directions to the accuracy of the noise, and biases, norms and output weights from profiles.
 
     `network` has one hidden layer and a linear output; its first layer is the `FirstLayer` as found. Far out a
-    direction's error is a large one of the bias, and vertices hardly tell apart the output weights of units that are
+    direction's error is a large one of the bias, and vertices hardly distinguish the output weights of units that are
     nearly parallel. Where all other units are saturated, the outputs give the unit's own output, up to a constant, and
     that its pre-activation. Units whose profile is not a sigmoid stay as they were.
     """
@@ -63,7 +63,7 @@ def _profile_points(oracle, first, unit, rng):
 
 
 def _corrected(z, Y, half_range):
-    """Factor and shift of a unit's pre-activations z (k, 33), and its output weights; None if the profile fails."""
+    """Factor and offset of a unit's pre-activations z (k, 33), and its output weights; None if the profile fails."""
     low, high = Y[:, 0], Y[:, -1]
     change = 0.5 * (high - low).mean(axis=0)
     if not np.any(change):

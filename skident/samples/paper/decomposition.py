@@ -19,7 +19,7 @@ _CONTRACTIONS = 10  # of a tensor, in a joint pencil
 
 @dataclass(frozen=True)
 class Tolerances:
-    """The eta_1, eta_2 and eta_3 of Algorithm 4; its eta_0 is the accuracy that it asks of the tensors.
+    """The eta_1, eta_2 and eta_3 of Algorithm 4; its eta_0 is the accuracy that it requires of the tensors.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class RecoveredUnits(NamedTuple):
     spectrum : ndarray
         Singular values that the number of units was read from.
     margins : ndarray of shape (m,) or None
-        Of :func:`fix_signs`; None where the signs of (w_i, b_i) are left open.
+        Of :func:`fix_signs`; None where the signs of (w_i, b_i) are undetermined.
     """
 
     W: np.ndarray

@@ -132,7 +132,7 @@ def consolidate(W, b, plus, minus, linear, intercept, *, tol=1e-12):
     """``sum_i (p_i relu(w_i . x + b_i) + q_i relu(-w_i . x - b_i)) + v . x + c`` with at most m + 2 units: Claim D.14.
 
     ``relu(-t) = relu(t) - t``, so the pairs become ``p_i + q_i`` times one unit, and a linear function ``v - sum_i q_i
-    w_i``, which is ``beta (relu(w_0 . x) - relu(-w_0 . x))``. The constant becomes the shift of the output.
+    w_i``, which is ``beta (relu(w_0 . x) - relu(-w_0 . x))``. The constant becomes the bias of the output.
 
     W (D, m), b, plus, minus (m,), linear (D,).
     """

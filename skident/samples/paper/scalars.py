@@ -1,4 +1,4 @@
-"""Hermite coefficient tensors of a depth-2 ReLU network, and what they tell of units with known directions.
+"""Hermite coefficient tensors of a depth-2 ReLU network, and what they determine of units with known directions.
 
 The function is ``f(x) = sum_i a_i relu(w_i . x + b_i)`` of standard normal x in ``R^D`` with unit columns w_i of
 W (D, m); its tensors ``T_k = E[f(x) He_k(x)]`` are packed as in :mod:`skident.linalg.symmetric_tensors`, in a dict by

@@ -45,16 +45,16 @@ _FIRST_ORDER = (
     "fits to fresh noise were made; raise max_work or max_seconds"
 )
 _STOPPED = (
-    "max_seconds={:g} ended the search before its budget of work did: on another machine another network may come out "
+    "max_seconds={:g} ended the search before its budget of work did: on another machine another network may be found "
     "for the same random_state; raise max_seconds, or lower max_work"
 )
 _CONSTANT = 450.0  # units of rounding of the largest target: 1e-13 in double precision
 
 
 class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
-    """Weights, shifts and widths of the network behind samples (X, y), without queries.
+    """Weights, biases and widths of the network behind samples (X, y), without queries.
 
-    Minimizes ``sum_n s_n |f(x_n) - y_n|^2`` over all weights and shifts of the feedforward network f, whose widths are
+    Minimizes ``sum_n s_n |f(x_n) - y_n|^2`` over all weights and biases of the feedforward network f, whose widths are
     those with the least Bayesian information criterion, or of noisy rows those of all units that explain more than the
     best of units that are not there (in 95 of 100 cases). Without noise the network behind the samples is found to
     rounding, up to its symmetries, as long as one of the starts leads there and the rows determine it; with noise it is
@@ -92,17 +92,17 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         In canonical form, a function of X as it is. Where no hidden unit is supported by the rows, a linear function.
     layer_widths_ : tuple of int
     stderr_ : (list of ndarray, list of ndarray)
-        Standard errors of weights and shifts, shaped like the network's; infinite for parameters that the rows do not
+        Standard errors of weights and biases, shaped like the network's; infinite for parameters that the rows do not
         determine, and for all if the residuals are no noise. Of several targets the
         noise is taken as alike, relative to their deviations.
     report_ : PassiveReport
-        ``exact`` (whether held-out rows are met to `tol`, nothing is open and no unit is too many), ``open`` (list of
-        str), ``held_out_error`` (of a fit without these rows; largest error over largest deviation of the targets),
+        ``exact`` (whether held-out rows are met to `tol`, nothing is undetermined, no unit redundant), ``open`` (list
+        of str), ``held_out_error`` (of a fit without these rows; largest error over largest deviation of the targets),
         ``n_held_out``, ``noise`` (of the targets, relative to their deviation, per degree of freedom),
         ``lack_of_fit`` (chance that noise alone is as close to functions of X as the residuals; below 0.001 they are
         called no noise), ``n_rows``, ``n_distinct``, ``n_parameters``,
         ``n_undetermined`` (parameters with an infinite standard error), ``n_minima`` (networks of these widths that the
-        noise does not tell apart), ``n_resampled`` (fits to targets with fresh noise that the standard errors come
+        noise does not distinguish), ``n_resampled`` (fits to targets with fresh noise that the standard errors come
         from; 0 if they are of first order), ``answers_per_parameter``, ``spectrum`` (of the Gauss-Newton matrix scaled
         to unit diagonal, ascending), ``idle_features`` (columns of X that do not matter),
         ``tried`` (sizes and what they came to), ``work`` (products formed), ``stopped_by`` (``"max_work"``,
@@ -116,7 +116,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
     Warns
     -----
     ConvergenceWarning
-        If something is open: no small network explains the rows better than noise allows ("not a network of this
+        If it is undetermined: no small network explains the rows better than noise allows ("not a network of this
         class"), too few or repeated rows, columns that are constant, collinear or all discrete, outliers, parameters
         that the rows do not determine.
 
@@ -128,14 +128,14 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
     faces the wrong way is right but for a linear function: fits of one hidden layer have linear units beside the
     others, and the sides are chosen such that these vanish. A step costs ``O(B N P^2)`` for B starts and N outputs.
 
-    Noisy targets are fitted with a broad Gaussian prior on all parameters but the output's shift: pre-activations of
+    Noisy targets are fitted with a broad Gaussian prior on all parameters but the output's bias: pre-activations of
     variance 4. Without it some units follow the noise at single rows, and the standard errors describe another minimum
     than the true network's. Standard errors are those of first order, or the deviations of 24 fits to targets with
     fresh noise (randomized maximum likelihood [1]_) if these are larger than chance allows: each fit is the best from
     all minima within the noise, of which there are often several. If widths are not given, a part of the fits has one
     more unit. A parameter whose standard error exceeds half the prior's standard deviation is not determined.
 
-    Widths are looked for on up to 8192 rows; the last fit and the standard errors read all of them in blocks, so that
+    Widths are searched for on up to 8192 rows; the last fit and the standard errors read all of them in blocks, so that
     X and y may be `numpy.memmap`: beyond 131 072 rows nothing is copied, and memory is bounded by 200 MB and
     ``24 P^2`` bytes. Sample weights count as repetitions of rows; ``(sum w)^2 / sum w^2`` is how many there are.
 
@@ -292,7 +292,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         return units_above_noise(found, table.rows(some_of(np.arange(len(table.X)), rng)), limits, rng)
 
     def _store(self, table, rows, held_out, found, final, limits, rng):
-        """Judge the fit on held-out rows, and keep what came of it."""
+        """Validate the fit on held-out rows, and keep what came of it."""
         self.network_ = table.in_inputs(final.network).canonical()
         network = table.in_whitened(self.network_)
         info = information(network, table)

@@ -22,7 +22,7 @@ _PRICE = 2.5  # of a parameter, see `Scoring.score`
 _LEAST_WEIGHT = 0.02  # of wider networks: with less, half of the fits are better spent on the widths found
 # Of the prior's standard deviation: beyond, the prior decides more than a quarter of the parameter's information.
 _UNDETERMINED = 0.5
-_ROUGH = 1e-4  # of the largest parameter of a layer: what a claim to exactness may leave open
+_ROUGH = 1e-4  # of the largest parameter of a layer: what a claim to exactness may leave undetermined
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Spread:
     Attributes
     ----------
     stderr : (list of ndarray, list of ndarray)
-        Of weights and shifts; infinite for parameters that the rows do not determine.
+        Of weights and biases; infinite for parameters that the rows do not determine.
     n_undetermined : int
         Parameters with an infinite standard error.
     n_resampled : int
@@ -55,7 +55,7 @@ def spread_of(network, table, info, final, budget, rng):
     Of exact outputs, and beside rows that determine no direction of the parameters, those of first order. Of noisy
     ones, with the prior's information, times what deviations of fits to targets with fresh noise exceed them by. Such
     fits end at whichever minimum the noise makes the best, and follow curved valleys of the cost, of which the
-    curvature at the minimum tells nothing. Where residuals are no noise, nothing is known of any parameter.
+    curvature at the minimum determines nothing. Where residuals are no noise, nothing is known of any parameter.
     """
     inside, noise = table.in_whitened(network), final.noise
     if not final.minima:
@@ -90,7 +90,7 @@ def spread_of(network, table, info, final, budget, rng):
 
 
 def _of_exact(stderr, network):
-    """Standard errors that rounding leaves, and how many parameters they leave open to more than a thousandth."""
+    """Standard errors that rounding leaves, and the number of parameters undetermined to a thousandth."""
     errors = _flat(stderr)
     scale = np.concatenate([np.full(p.size, np.abs(p).max()) for p in (*network.weights, *network.biases)])
     errors = np.where(errors > _ROUGH * scale, np.inf, errors)
@@ -123,7 +123,7 @@ def _mean_square(fits, inside, table, errors):
 
 
 def _aligned(fit, inside, table, errors):
-    """Parameters of a whitened fit aligned to a network, in inputs and targets as they are, without a unit too many.
+    """Parameters of a whitened fit aligned to a network, in inputs and targets as they are, without redundant units.
 
     Of all units of the wider layer it is the one without which the others are closest, relative to their errors.
     """

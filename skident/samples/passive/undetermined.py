@@ -60,7 +60,7 @@ def information(network, table, prior=None):
 
 
 def standard_errors_of(network, table, info, noise):
-    """Standard errors of weights and shifts, in the inputs and targets as they are."""
+    """Standard errors of weights and biases, in the inputs and targets as they are."""
     unseen = info.spectrum <= len(info.spectrum) * np.finfo(float).eps
     kept = ~unseen
     root = info.vectors[:, kept] * (noise / np.sqrt(info.spectrum[kept])) / info.scale[:, None]

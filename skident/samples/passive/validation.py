@@ -97,7 +97,7 @@ class Evidence:
 
 
 def judge(network, table, evidence, tol):
-    """Whether the network may be called exact, and what is open."""
+    """Whether the network may be called exact, and what is undetermined."""
     fits = evidence.held_out_error <= tol and evidence.noise <= _ROUNDING
     opened = [*_about_the_rows(network, table), *_about_the_fit(network, evidence, fits)]
     if fits and not opened:
@@ -109,18 +109,18 @@ def _about_the_rows(network, table):
     """Of inputs and their number."""
     opened, n = [], table.n_distinct
     if n < len(table.X):
-        opened.append(f"only {n} of {len(table.X)} rows differ in X: repeated rows tell the noise, and nothing else")
+        opened.append(f"only {n} of {len(table.X)} rows differ in X: repeated rows give the noise, and nothing else")
     if n * table.n_outputs < _ENOUGH * network.n_parameters or len(network.weights) == 1 and n <= 4 * table.n_inputs:
         opened.append(f"{n} different rows are too few to determine a network of one hidden unit or more")
     if table.lost:
         opened.append(
             f"X does not vary in {table.lost} of {len(table.center)} directions (columns that are constant or "
-            "combinations of others): weights along them are open, and set as small as they can be"
+            "combinations of others): weights along them are undetermined, and set as small as they can be"
         )
     if table.discrete.all():
-        opened.append("all columns of X are discrete, without a density: between their values the network is open")
+        opened.append("all columns of X are discrete: between their values the network is undetermined")
     elif table.discrete.any() and get_activation(network.activation).symmetry == "sine":
-        opened.append("columns of X are discrete: the frequencies of sin units along them are open")
+        opened.append("columns of X are discrete: the frequencies of sin units along them are undetermined")
     return opened
 
 
@@ -153,7 +153,7 @@ def _about_the_fit(network, evidence, fits):
         )
     surplus = sum(redundant_units(network)) if len(network.weights) > 1 else 0
     if surplus:
-        opened.append(f"{surplus} hidden units could be left out without a change: their weights are open")
+        opened.append(f"{surplus} hidden units could be left out without a change: their weights are undetermined")
     n_out = _outliers(evidence.residuals) if evidence.noise > _ROUNDING else 0
     if n_out:
         opened.append(
@@ -176,7 +176,7 @@ def _about_a_claim(network, table, evidence):
         ]
     if any(g.symmetry == "homogeneous" for g in network.activations[:-1]):
         return [
-            f"the rows cannot tell {network.activation} units that bend between the same rows from one: held-out rows "
+            f"the rows cannot separate {network.activation} units that bend between the same rows: held-out rows "
             "are met, which is no claim about the rows between"
         ]
     return []
@@ -191,7 +191,7 @@ def _outliers(residuals):
 
 
 def idle_features(network, stderr):
-    """Columns of X whose weights are all zero as far as their standard errors tell.
+    """Columns of X whose weights are all zero to within their standard errors.
 
     stderr (D, m_1).
     """

@@ -10,7 +10,7 @@ from skident.network import change_outputs
 
 __all__ = ["Table"]
 
-_SMALL = 2**17  # rows up to which repeated ones are looked for
+_SMALL = 2**17  # rows up to which repeated ones are searched for
 _BLOCK = 2**14  # rows read at a time
 _COLLINEAR = 1e-10  # eigenvalue of the correlation matrix below which a direction is constant
 _DISCRETE = 0.5  # share of the rows that a column's different values may number, below which it is discrete

@@ -29,7 +29,7 @@ _FINISH = {"max_iter": 100, "ftol": 1e-6}
 def units_above_noise(found, rows, limits, rng):
     """The network with all units that explain more than noise does, at a level of one in twenty for every unit.
 
-    Weights and shifts have Gaussian priors with the variances of those found; without, units of any size and direction
+    Weights and biases have Gaussian priors with the variances of those found; without, units of any size and direction
     fit noise, and the best of them gains as much as small true units. Units are added to every layer one at a time,
     and networks half as wide again are fitted afresh; what they come to is pruned by the penalized criterion.
     """
@@ -52,7 +52,7 @@ def units_above_noise(found, rows, limits, rng):
 
 
 def _with_its_prior(fitted, scoring):
-    """Fitted again with the prior and the noise that it tells."""
+    """Fitted again with the prior and the noise that it implies."""
     network = network_of(fitted.x, scoring.samples.n_inputs, fitted.architecture)
     scoring = replace(scoring, prior=_typical(network, scoring.samples))
     return scoring.refit(fitted.architecture, fitted.x[None], **_FINISH), scoring

@@ -142,7 +142,7 @@ def test_no_bits_of_other_weights():
     [
         (torch.nn.Tanh, None, {}, "emulate='torch'"),
         (torch.nn.ReLU, "torch", {}, "scales of ReLU units"),
-        (torch.nn.Tanh, "torch", {"max_queries": 40_000}, "bits were looked for"),
+        (torch.nn.Tanh, "torch", {"max_queries": 40_000}, "bits were searched for"),
     ],
 )
 def test_reason_for_no_bits(activation, emulate, options, reason):

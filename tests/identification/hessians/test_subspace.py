@@ -88,7 +88,7 @@ def test_dimension_above_the_number_of_vectors():
 
 def test_dimension_above_the_rank(rng):
     H = rng.standard_normal((20, 3)) @ rng.standard_normal((3, 6))
-    with pytest.raises(ValueError, match=r"layer_widths ask for 4 units .* span 3 dimensions"):
+    with pytest.raises(ValueError, match=r"layer_widths request 4 units .* span 3 dimensions"):
         entangled_subspace(H, 4)
 
 
@@ -105,7 +105,7 @@ def test_a_linear_last_layer_shows_in_no_hessian(output, expected):
 def test_weights_that_no_hessian_shows():
     with pytest.raises(ValueError, match="activation='relu' has no second derivative"):
         check_visible(Architecture((3, 2), "relu", "identity"), 4)
-    with pytest.raises(ValueError, match=r"ask for m = 11 weights .* at most D \(D \+ 1\) / 2 = 10"):
+    with pytest.raises(ValueError, match=r"request m = 11 weights .* at most D \(D \+ 1\) / 2 = 10"):
         check_visible(Architecture((11, 2), "tanh", "identity"), 4)
     check_visible(Architecture((10, 2), "tanh", "identity"), 4)
 

@@ -118,7 +118,7 @@ CASES = {
     "too few rows to check": (X[:45], y[:45], {"layer_widths": (2, 1)}, "only 6 rows could be held out"),
     "duplicated rows": (np.repeat(X[:8], 20, axis=0), np.repeat(y[:8], 20) + 0.1 * X[:160, 0], {}, "repeated rows"),
     "no density": (BINARY, make_network((4, 2, 1), output_activation="identity", random_state=0)(BINARY)[:, 0],
-                   {"layer_widths": (2, 1)}, "discrete, without a density"),
+                   {"layer_widths": (2, 1)}, "columns of X are discrete: between"),
     "another class": (X, smooth(X), {"layer_widths": (1, 1)}, "not a network of this class"),
     "an activation that does not fit": (X, y, {"activation": "sin", "layer_widths": (2, 1)}, "not a network of this"),
     "outliers": (X, OUTLIERS, {"layer_widths": (2, 1)}, "outliers pull least squares"),

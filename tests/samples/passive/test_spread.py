@@ -126,7 +126,7 @@ def test_a_constant_plus_rounding_is_refused(y):
 
 def test_inputs_that_repeat_are_named():
     _, X, y = noisy("tanh", 3)
-    with pytest.warns(ConvergenceWarning, match="repeated rows tell the noise"):
+    with pytest.warns(ConvergenceWarning, match="repeated rows give the noise"):
         found = PassiveNetworkIdentifier((2, 1), n_starts=2, max_seconds=None, random_state=0).fit(
             np.repeat(X, 2, axis=0), np.concatenate([y, y + 0.01])[np.argsort(np.tile(np.arange(len(y)), 2))]
         )
@@ -141,7 +141,7 @@ def test_widths_for_another_number_of_targets_speak_of_targets():
 
 def test_units_with_a_kink_are_never_exact():
     truth, X, _ = noisy("relu", 5)
-    with pytest.warns(ConvergenceWarning, match="cannot tell relu units that bend between the same rows from one"):
+    with pytest.warns(ConvergenceWarning, match="cannot separate relu units that bend between the same rows"):
         found = PassiveNetworkIdentifier(
             (2, 1), activation="relu", n_starts=8, max_seconds=None, random_state=0
         ).fit(X, truth(X)[:, 0])  # fmt: skip

@@ -1,4 +1,4 @@
-"""Bends of units that random walks do not meet: between boundary points where such a unit is active and where not."""
+"""Bends of units that random paths do not meet: between boundary points where such a unit is active and where not."""
 
 from __future__ import annotations
 

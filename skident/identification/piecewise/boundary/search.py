@@ -271,7 +271,7 @@ class Search:
             return
 
     def _first_unit(self, base):
-        """Walk on measured facets until two bends share a hyperplane; none if the boundary is flat around the base."""
+        """Follow measured facets until two bends share a hyperplane; none if the boundary is flat around the base."""
         facets, bends, clean, aims = [base], [], 0, []
         while clean < _FIRST_PATHS and len(bends) < _MAX_PENCILS:
             facet, target = facets[self.rng.randint(len(facets))], self.labels.draw(1, self.rng, _TARGETS)[0]
@@ -359,7 +359,7 @@ def _axes(normals):
 
 
 def _aim(beyond, facet, other):
-    """Start and target of a walk on `beyond` along its ridge with `facet`, to where the bend to `other` continues."""
+    """Start and target of a path on `beyond` along its ridge with `facet`, to where the bend to `other` continues."""
     q, C = beyond.point, other.plane
     basis = np.linalg.qr(np.column_stack([beyond.normal, facet.normal]))[0]
     d = C[:-1] - basis @ (basis.T @ C[:-1])

@@ -19,14 +19,14 @@ __all__ = ["Crossings", "extend_unit", "extend_units", "find_crossings"]
 
 _TINY = float(np.finfo(float).tiny)
 
-# Walking along the known facets, without queries.
+# Moving along the known facets, without queries.
 _N_WALKS = 60  # in random directions
-_N_STEPS = 12  # known boundaries crossed by a walk at most
-_REACH = 8.0  # of walks, in units of sqrt(D)
+_N_STEPS = 12  # known boundaries crossed by a path at most
+_REACH = 8.0  # of paths, in units of sqrt(D)
 _NO_GRADIENT = 1e-8  # norm of the unit's gradient that is rounding: it is constant on the region
 _NO_NORMAL = 1e-9  # the same for known units
 _ON_BOUNDARY = 1e-9  # pre-activation of the boundary that was just crossed
-_LEANING = 0.5  # share of the walks that lean toward a boundary across which the unit is undetermined
+_LEANING = 0.5  # share of the paths that lean toward a boundary across which the unit is undetermined
 _SIDEWAYS = 0.4  # random part of their direction, over sqrt(D)
 
 # Choosing crossings.
@@ -113,7 +113,7 @@ def extend_units(probe, units, rng):
 
 @dataclass(frozen=True)
 class Crossings(Table):
-    """Where walks along a unit's known facets meet a known boundary behind which the unit is undetermined."""
+    """Where paths along a unit's known facets meet a known boundary behind which the unit is undetermined."""
 
     points: np.ndarray  # (c, D), on both boundaries
     boundary: np.ndarray  # (c,), index of the known unit
@@ -124,9 +124,9 @@ class Crossings(Table):
 
 
 def find_crossings(unit, rng):
-    """Walk along the known facets of a `FacetUnit`, without queries, to boundaries behind which it is undetermined.
+    """Move along the known facets of a `FacetUnit`, without queries, to boundaries behind which it is undetermined.
 
-    O(walks steps M (D + m_l)) operations.
+    O(paths steps M (D + m_l)) operations.
     """
     known, D = unit.known, unit.known.n_inputs
     x = unit.starts[rng.randint(len(unit.starts), size=_N_WALKS)]
@@ -155,7 +155,7 @@ def find_crossings(unit, rng):
 
 @dataclass(frozen=True)
 class _Walks(Table):
-    """Walks along facets."""
+    """Paths along facets."""
 
     x: np.ndarray  # (n, D), points
     Z: np.ndarray  # (n, M), pre-activations there
@@ -165,7 +165,7 @@ class _Walks(Table):
 
 
 def _to_next_boundary(unit, walks, reach):
-    """Straight along the facets to the next boundary, for walks that meet one within reach; and the slopes there."""
+    """Straight along the facets to the next boundary, for paths that meet one within reach; and the slopes there."""
     g = unit.known.gradients(walks.active, unit.coef)
     size = np.sum(g**2, axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):

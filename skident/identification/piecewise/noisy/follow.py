@@ -53,7 +53,7 @@ _NARROWER = (0.25, 0.07)  # half widths of a second and third try, over the firs
 _WORTH_RETRY = 300.0  # standard deviations by which the jump must move the outputs over the narrower window
 _REFINED_TOL = 0.1  # relative deviation of a jump
 _REFINED_ERRORS = 6.0  # and beside it, in errors of the position over the window
-_CLEAR = 2e-2  # distance of the next hyperplane from which a point tells whether the unit is right
+_CLEAR = 2e-2  # distance of the next hyperplane from which a point decides whether the unit is right
 _OUTLIER = 8.0  # deviations from which a critical point belongs to another unit
 _TINY = 1e-9  # rate of change that is rounding
 

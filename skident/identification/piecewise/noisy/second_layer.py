@@ -65,7 +65,7 @@ class SecondLayerSearch:
         return critical
 
     def update_planes(self):
-        """Tell the units of new hyperplanes."""
+        """Assign new hyperplanes to units."""
         for unit in self.units:
             unit.with_planes(self.first.planes)
 
@@ -133,7 +133,7 @@ class SecondLayerSearch:
         return True
 
     def _unite(self, unit, part):
-        """Add to a unit what another part of its boundary tells; whether that is anything."""
+        """Add to a unit what another part of its boundary determines; whether that is anything."""
         common, new = unit.known & part.known, part.known & ~unit.known
         between = ~unit.known & ~part.known & (unit.side != part.side)
         if not (new.any() or between.any()) or common.sum() < _FEWEST_COMMON:

@@ -56,7 +56,7 @@ def find_first_layer(space, rng, n_units):
         n_wide = n_wide + 1 if len(search) > D else 0
         if n_wide > _WIDE_LINES:
             break
-        if n_wide:  # further lines tell which were confirmed by chance
+        if n_wide:  # further lines decide which were confirmed by chance
             continue
         normals_on_line(space, line, rng)
         search.add_candidates(line, which)

@@ -31,7 +31,7 @@ _TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 _LEAST_WEIGHT = 1e-3  # of a Jacobian whose entries have large errors
 _POINTS_PER_BIAS = 2.0  # outputs per bias, beside those of the Jacobians
 _RADII = (0.5, 1.0, 3.0)  # standard deviations of these
-_CHECKS = 30  # outputs that tell whether the fit is better
+_CHECKS = 30  # outputs that decide whether the fit is better
 _RCOND = 1e-12  # of the biases' least squares: rounding
 
 

@@ -24,9 +24,9 @@ from .unsigned import Covariance, n_units_of, output_std, query_rows, screened, 
 __all__ = ["find_from_inexact_outputs", "is_coarse"]
 
 _LINES = (8, 8, 16)  # lines scanned before each fit: nearly every line crosses every hyperplane
-_RESIDUAL_SEARCHES = 4  # fits, each with the faint units that the residual of the one before shows
+_RESIDUAL_SEARCHES = 4  # fits, each with the small units that the residual of the one before shows
 _ROWS = 8.0  # queries per parameter of the fit of small networks: standard errors fall with the root of their number
-_ROWS_COARSE = 32.0  # the same for coarse outputs, of which few show a faint unit
+_ROWS_COARSE = 32.0  # the same for coarse outputs, of which few show a small unit
 _ROWS_LARGE = 2.5  # the same of large ones (budget)
 _FIRST_SHARE = 0.6  # of these for the fit without signs
 _LARGE = 1500  # parameters from which a network is large

@@ -25,7 +25,7 @@ _SIGNIFICANT = 6.0  # standard errors of an outgoing weight below which a unit i
 _RIDGE = 1e-12  # of normal equations scaled to unit diagonal
 _EXPLAINED = 4.0  # scale of the residuals, in standard deviations of the errors, up to which they are errors
 _OUTLIERS = 0.01  # share of outlying rows up to which the others are explained by the right units
-_CLOSE = 1e-4  # residual over the outputs' range of a network that lacks only faint units
+_CLOSE = 1e-4  # residual over the outputs' range of a network that lacks only small units
 _ROUGH = 5e-5  # residual of the linear fit over the outputs' range above which units are missing
 _LARGE = 2600  # parameters from which a network with several logits is fitted by conjugate gradients
 _AIMED = 10  # outlying rows through which lines are aimed
@@ -60,7 +60,7 @@ def find_from_logits(oracle, rng, n_units=None, callback=None):
         close = fit.scale * np.median(rows.std) < _CLOSE * np.ptp(rows.outputs)
         if close and (best is None or fit.scale < best[0].scale):
             best = fit, rows, found
-    if best is not None:  # what is left is the effect of units too faint for a line; validation states it
+    if best is not None:  # what is left is the effect of units too small for a line; validation states it
         return _checked(*best, n_units)
     message = f"{len(visible.units())} units do not explain the logits to their precision."
     raise NotIdentified("activation boundaries", "unexplained", message)

@@ -26,8 +26,8 @@ _MAX_LINES = 16  # budget; almost every line crosses every hyperplane
 _MAX_LINES_RESTRICTED = 100  # budget where the informative part of a line crosses only some of them
 _N_IDLE_RESTRICTED = 2  # lines in a row that must give nothing new there
 _FIT_EVERY = 8  # lines after which the units are fitted there in any case
-_PATIENCE = 24  # lines after which faint residuals are accepted there
-_FAINT_RESIDUAL = 1e-6  # these, relative to the spread of the outputs: units too faint for the others' rounding
+_PATIENCE = 24  # lines after which small residuals are accepted there
+_FAINT_RESIDUAL = 1e-6  # these, relative to the spread of the outputs: units too small for the others' rounding
 _N_AIMS = 4  # lines drawn at once through unexplained points
 _WIDENINGS = 2  # times that lines are scanned farther out if the units found explain nothing
 _FAR = 30.0  # standard deviations up to which outputs are compared
@@ -173,7 +173,7 @@ def _find_restricted(search, callback):
     raise _failure(
         "unexplained",
         f"after {_MAX_LINES_RESTRICTED} lines {len(search.units)} units were found, and outputs remain that they do "
-        "not explain: other units are too faint, or the black box is no network with one hidden layer of ReLU units.",
+        "not explain: other units are too small, or the black box is no network with one hidden layer of ReLU units.",
     )
 
 

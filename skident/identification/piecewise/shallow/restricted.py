@@ -74,7 +74,7 @@ def fit_unsigned(search):
 
 
 def _located(probe, units, n_located, points, rng):
-    """Units located by positions if needed, faint ones on what the others leave over; false ones are dropped.
+    """Units located by positions if needed, small ones on what the others leave over; false ones are dropped.
 
     The first `n_located` have been located before, and stay.
     """

@@ -91,7 +91,7 @@ class ShallowNetwork:
     Its last `n_skips` hidden units are always active, or pairs ``relu(z) - relu(-z)``: they only make a linear part of
     the outputs that no signs of the other units explain. The outputs are the same, the weights may not be those of the
     black box.
-    A `residual` far above 1 is the effect of units too faint to be detected.
+    A `residual` far above 1 is the effect of units too small to be detected.
     """
 
     network: FeedforwardNetwork
@@ -101,7 +101,7 @@ class ShallowNetwork:
 
 
 class ResidualProbe(Probe):
-    """A probe's outputs minus those of known units, accurate to rounding: faint units are alone on what is left.
+    """A probe's outputs minus those of known units, accurate to rounding: small units are alone on what is left.
 
     `known`: `ReLUUnits`, with outgoing weights in the probe's units, or a network of the oracle's outputs.
     """
@@ -293,7 +293,7 @@ def _meet(probe, U, W, h, outgoing, errors):
     s, jump = meeting_point(-h, F[:, 1], left, h, F[:, 2], right)
     with np.errstate(divide="ignore", invalid="ignore"):
         error = _POSITION_ERROR * tol / np.linalg.norm(jump, axis=1)
-    # Another unit within the window, however faint, moves the crossing.
+    # Another unit within the window, however small, moves the crossing.
     allowed = (_FOREIGN_JUMP + _DIRECTION_ERRORS * errors) * np.abs(outgoing).max(axis=1)
     foreign = np.abs(jump - outgoing).max(axis=1) - allowed > _JUMP_ERRORS * tol / h
     return s, error, seen, seen & (np.abs(s) < h) & ~foreign

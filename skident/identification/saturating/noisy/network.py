@@ -33,7 +33,7 @@ _WORSE = 1.1  # factor by which far points may raise the scale of the residuals
 _FIRST_ROWS = 12.0  # queries per parameter of the first joint fits (budget)
 _FIRST_ROUNDS = 2  # changes of the weights in these
 _TOLERATED = 0.5  # share of the residuals that counts as errors there
-_NEARLY = 1.3  # scale of the residuals up to which only faint units are missing
+_NEARLY = 1.3  # scale of the residuals up to which only small units are missing
 _MAD = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
 _QUANTILE = 0.8  # of the residuals, that gives their scale: 1.08 for uniform errors, and 1 for normal ones
 _ROWS = 100.0  # further queries per parameter of the joint fit (budget)
@@ -71,7 +71,7 @@ def find_noisy_network(oracle, *, activation="tanh", rng=None, callback=None):
     Far out a saturating unit is a step, whose height does not depend on the distance: 2 for tanh, against errors of
     1e-2 and less. A unit is fitted to outputs around each of its steps on some lines, where all others are constant.
     The information of these fits adds up; the distance between the points makes directions precise. The joint fit
-    follows, then units too faint for steps, from random starts on its residuals.
+    follows, then units too small for steps, from random starts on its residuals.
     """
     rng = np.random.RandomState(0) if rng is None else rng
     search = _Search(oracle, get_activation(activation), rng)
@@ -203,7 +203,7 @@ class _Search:
         )
 
     def with_further_units(self, fit, rows):
-        """The fit with further units, as long as they are significant: too faint for steps."""
+        """The fit with further units, as long as they are significant: too small for steps."""
         for _ in range(_FURTHER):
             if self.oracle.budget.out_of_time:
                 break
