@@ -1,13 +1,17 @@
-"""ReLU networks of the size that people train on MNIST: how many are recovered, from how many queries, how fast?
+"""Networks of the size that people train on MNIST: how many are recovered, from how many queries, how fast?
 
-python benchmarks/bench_scale.py                about five minutes on one core
-python benchmarks/bench_scale.py --part relu    two hidden layers with several outputs
-python benchmarks/bench_scale.py --quick        one small network, writes no results
+python benchmarks/bench_scale.py                      all parts: hours on one core
+python benchmarks/bench_scale.py --part relu          two hidden ReLU layers with several outputs: about ten minutes
+python benchmarks/bench_scale.py --part large         784-512-512-10 and trained networks
+python benchmarks/bench_scale.py --part deep          five to eight hidden ReLU layers
+python benchmarks/bench_scale.py --part one_output    two wide ReLU layers and one output
+python benchmarks/bench_scale.py --part saturating    tanh and sigmoid, two and three hidden layers
+python benchmarks/bench_scale.py --quick              one small network per part, writes no results
 """
 
 from __future__ import annotations
 
-from parts.scale import relu  # noqa: F401  (registers the parts)
+from parts.scale import relu, saturating  # noqa: F401  (registers the parts)
 from registry import run_parts
 
 if __name__ == "__main__":
