@@ -21,6 +21,7 @@ extensions = [
     "numpydoc",
     "myst_parser",
     "sphinx_gallery.gen_gallery",
+    "extension.links",
     "extension.mathml",
     "extension.pages",
 ]

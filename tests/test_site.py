@@ -9,7 +9,7 @@ import pytest
 
 TOP = Path(__file__).parents[1]
 sys.path.insert(0, str(TOP / "docs"))
-from extension import api, messages, reproduction  # noqa: E402
+from extension import api, links, messages, reproduction  # noqa: E402
 
 PUBLIC = list(api.public_objects())
 
@@ -44,6 +44,17 @@ def test_everything_public_has_a_page_a_summary_and_an_example_or_a_link_to_one(
 def test_docstrings_are_mended():
     assert api.mended(["where n_units_ is, see [1]_"]) == [r"where n_units\_ is, see [1]"]
     assert api.mended(["``n_units_ `` [1]_", "", ".. [1] Someone"]) == ["``n_units_ `` [1]_", "", ".. [1] Someone"]
+
+
+def test_types_and_terms_are_linked():
+    known = {**links.OTHERS, **dict.fromkeys(links.pages())}
+    text = "FeedforwardNetwork, list of int or ndarrays of shape (n,), default=None"
+    named = [part[0] for part in links.pieces(text, known) if isinstance(part, tuple)]
+    assert named == ["FeedforwardNetwork", "list", "int", "ndarray"]
+    assert "".join(part if isinstance(part, str) else part[0] for part in links.pieces(text, known)) == text
+    assert links.pieces("MyOracle, 'int', print", known) == ["MyOracle, 'int', print"]
+    assert links.terms()["activation boundary"] == "term-activation-boundary" and len(links.terms()) > 35
+    assert links.terms()["escape speed"] == links.terms()["escape direction"]
 
 
 # -- messages ----------------------------------------------------------------------------------------------------------

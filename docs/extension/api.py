@@ -8,8 +8,8 @@ from pathlib import Path
 
 TOP = Path(__file__).parents[2]
 PACKAGES = {  # every package with an `__all__`, tasks first
-    "Questions": ["identification", "audit", "compression", "samples", "landscape", "saddle", "hierarchical"],
-    "What they stand on": ["network", "oracle", "metrics", "datasets", "inspection", "linalg", "optim", "budget"]
+    "Tasks": ["identification", "audit", "compression", "samples", "landscape", "saddle", "hierarchical"],
+    "Building blocks": ["network", "oracle", "metrics", "datasets", "inspection", "linalg", "optim", "budget"]
     + ["cli"],
 }
 CONSTANTS = {  # what a number or a dict cannot say of itself
