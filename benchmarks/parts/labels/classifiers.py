@@ -22,19 +22,25 @@ SEEDS = seed_ranges.LABELS
 PER_ROW = 20  # seeds
 N_INPUTS = 20_000  # held-out inputs per radius
 RADII = (1.0, 3.0)  # standard deviations of these
+N_NEAR = 1000  # segments across the boundary, both ends within NEAR of it
+NEAR = 1e-6  # in standard deviations
 MAX_ERROR = 1e-10  # of hyperplanes
 DATA = {"breast cancer": load_breast_cancer, "wine": load_wine, "iris": load_iris, "digits": load_digits}
 
 
 @dataclass(frozen=True)
 class Row:
-    """Classifiers with D inputs (planted) or of a data set; the bars: networks of ten, queries per (m + 1)(D + 1)."""
+    """Classifiers with D inputs (planted) or of a data set.
+
+    Bars: networks of ten, queries per (m + 1)(D + 1), queries, processor seconds.
+    """
 
     widths: tuple[int, ...]
     inputs: int | str
     right: int = 10
     ratio: float | None = None
     queries: int | None = None
+    seconds: float | None = None
     trials: int = 2
     limit: float = 600.0  # max_seconds: wall time, of a machine that other processes may share
 
@@ -60,15 +66,16 @@ ROWS = [
     Row((20,), "breast cancer", trials=3),
     Row((10,), "wine", right=9, trials=3),
     Row((10,), "iris", right=9, trials=3),
-    Row((100,), "breast cancer", right=9, queries=400_000, trials=1),
+    Row((100,), "breast cancer", right=9, queries=400_000, seconds=60, trials=1),
     Row((10,), "digits", right=8, trials=1),
-    Row((8, 6), 10, queries=120_000, trials=10),
-    Row((16, 8), "breast cancer", right=9, queries=450_000, trials=3),
-    Row((12, 8), 20, right=9, queries=220_000, trials=5),
-    Row((16, 8), 64, right=9, queries=400_000, trials=2),
+    Row((8, 6), 10, queries=120_000, seconds=10, trials=10),
+    Row((16, 8), "breast cancer", right=9, queries=450_000, seconds=10, trials=3),
+    Row((12, 8), 20, right=9, queries=220_000, seconds=10, trials=5),
+    Row((16, 8), 64, right=9, queries=400_000, seconds=10, trials=2),
     Row((20,), "digits", right=6, trials=1),
     Row((10, 6), "wine", right=8, trials=3),
     Row((10, 6), "iris", right=5, trials=2),
+    Row((32,), 784, queries=5_000_000, seconds=600, trials=1, limit=2000.0),
 ]
 
 
@@ -86,8 +93,8 @@ class Classifiers:
     @staticmethod
     def tables(result):
         """One row per kind of classifier."""
-        head = ["classifier", "recovered", "exact", "false exact", "max error", "labels", "median queries"]
-        return format_table([*head, "per (m + 1)(D + 1)", "max s"], [_cells(row) for row in result["rows"]])
+        head = ["classifier", "recovered", "exact", "false exact", "open", "max error", "labels", "at the boundary"]
+        return format_table([*head, "median queries", "per (m + 1)(D + 1)", "max s"], [_cells(row) for row in result["rows"]])
 
 
 def _planted(D, widths, seed):
@@ -124,7 +131,7 @@ def _measured(row, first, trials):
     for seed in range(SEEDS.start + first, SEEDS.start + first + (trials or row.trials)):
         results.append(_trial(row, seed))
         print(row.name, results[-1], flush=True)
-    bars = {"right": row.right, "ratio": row.ratio, "queries": row.queries}
+    bars = {"right": row.right, "ratio": row.ratio, "queries": row.queries, "seconds": row.seconds}
     return {"name": row.name, "bars": bars, "trials": results}
 
 
@@ -146,14 +153,31 @@ def _trial(row, seed):
         [radius * rng.standard_normal((N_INPUTS, X.shape[1])) for radius in RADII]
     )
     same = float(np.mean(identifier.predict(F) == model(F)))
+    B = _beside_boundary(model, X, rng)
+    near = float(np.mean(identifier.predict(B) == model(B)))
     exact = bool(identifier.report_.exact)
-    right = error <= MAX_ERROR and same == 1.0
+    right = error <= MAX_ERROR and same == near == 1.0
     size = (len(planes) + 1) * planes.shape[1]
     return {
-        "seed": seed, "right": right, "exact": exact, "false_exact": exact and not (error < 1e-6 and same == 1.0),
-        "error": error, "labels": same, "queries": queries, "ratio": queries / size,
+        "seed": seed, "right": right, "exact": exact, "false_exact": exact and not (error < 1e-6 and same == near == 1.0),
+        "error": error, "labels": same, "near": near, "queries": queries, "ratio": queries / size,
         "undetermined": len(identifier.report_.undetermined), "seconds": seconds,
     }  # fmt: skip
+
+
+def _beside_boundary(model, X, rng):
+    """Inputs within NEAR standard deviations of the boundary, on both sides: bisected random segments."""
+    center, scale = X.mean(axis=0), X.std(axis=0)
+    ends = center + scale * rng.uniform(*RADII, (40 * N_NEAR, 1)) * rng.standard_normal((40 * N_NEAR, X.shape[1]))
+    P, Q = ends[::2], ends[1::2]
+    below = model(P)
+    differ = np.flatnonzero(below != model(Q))[:N_NEAR]
+    P, Q, below = P[differ], Q[differ], below[differ]
+    while len(P) and np.max(np.linalg.norm((Q - P) / scale, axis=1)) > NEAR:
+        middle = (P + Q) / 2
+        same = (model(middle) == below)[:, None]
+        P, Q = np.where(same, middle, P), np.where(same, Q, middle)
+    return np.vstack([P, Q])
 
 
 def _plane_error(found, true):
@@ -170,11 +194,12 @@ def _cells(row):
         f"{sum(t['right'] for t in found)} of {len(trials)} ({bars['right']} of 10)",
         f"{sum(t['exact'] for t in found)} of {len(trials)}",
         sum(t["false_exact"] for t in found),
+        max((t["undetermined"] for t in found), default=None),
         max((t["error"] for t in found), default=None),
-        f"{min(t['labels'] for t in found):.5f}" if found else "",
+        *[f"{min(t.get(k, np.nan) for t in found):.5f}" if found else "" for k in ("labels", "near")],
         _with_bar(int(np.median([t["queries"] for t in found])) if found else None, bars["queries"]),
         _with_bar(round(float(np.median([t["ratio"] for t in found]))) if found else None, bars["ratio"]),
-        max(t["seconds"] for t in trials),
+        _with_bar(float(f"{max(t['seconds'] for t in trials):.3g}"), bars.get("seconds")),
     ]
 
 
