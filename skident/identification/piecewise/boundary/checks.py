@@ -9,6 +9,7 @@ from .points import bisect, sizes
 __all__ = ["bisected_near", "contradicting_labels", "wrong_boundary_points"]
 
 _CHUNK = 10_000  # recorded labels that are compared at a time (memory)
+_MAX_LINES = 4000  # at a time (memory)
 _N_GRID = 65  # predicted labels per line
 _MAX_BISECTED = 60  # wrong boundary points whose lines are searched for the true ones (budget)
 _COARSE_GRID = np.linspace(0, 1, 9)  # of a line, at which labels are queried if its predicted boundary point is wrong
@@ -71,6 +72,13 @@ def bisected_near(labels, logits, n, rng):
 
 def wrong_boundary_points(labels, logits, n, rng):
     """Check predicted boundary points on n lines: number checked, wrong, crossings (X, pairs, U), pairs."""
+    parts = [_wrong_on_lines(labels, logits, min(n - first, _MAX_LINES), rng) for first in range(0, n, _MAX_LINES)]
+    checked, wrong, crossings, pairs = zip(*parts, strict=True)
+    X, at, U = (np.concatenate(columns)[:_MAX_BISECTED] for columns in zip(*crossings, strict=True))
+    return sum(checked), sum(wrong), (X, at, U), sorted(set().union(*pairs))
+
+
+def _wrong_on_lines(labels, logits, n, rng):
     P, U, middle, step, grid, pair = _predicted_lines(labels, logits, n, rng)
     below, above = pair.T
     if not len(P):
@@ -98,4 +106,5 @@ def _crossings(labels, P, U, places):
             X.append(p + t[0] * u)
             pairs.append((above[0], below[0]))
             directions.append(u)
-    return np.array(X).reshape(-1, P.shape[1]), np.array(pairs, dtype=int).reshape(-1, 2), np.array(directions)
+    X, directions = np.array(X).reshape(-1, P.shape[1]), np.array(directions).reshape(-1, P.shape[1])
+    return X, np.array(pairs, dtype=int).reshape(-1, 2), directions

@@ -24,6 +24,7 @@ _MEDIUM_ERROR = 3e-5  # of bisections for the normal with which a facet is left 
 _INWARD = (0.25, 0.1, 0.04)  # distances into the facet's interior, largest first
 _INWARD_RATIO = 0.8  # radius there, over the distance: the bend must stay outside
 _INWARD_SLACK = 2e-3  # of predicted points there, over the distance
+_DIRECT_SLACK = 0.01  # the same with the coarse normal, whose error along each axis is a fifth of that
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,8 @@ def find_facet(labels, x, u, pair, rng, largest=np.inf, inward=None):
         n = _coarse_normal(labels, x, u, r0, pair, rng)
         if n is None:
             continue
+        if inward is not None and (facet := _interior(labels, x, n, largest, pair, inward, rng, _DIRECT_SLACK)):
+            return facet
         for r in (r for r in _RADII if r <= min(_MAX_RATIO * r0, largest)):
             error = 0.0 if inward is None else _MEDIUM_ERROR * r
             facet = _fine_facet(labels, x, n, r, pair, rng, error=error)
@@ -107,13 +110,18 @@ def find_facet(labels, x, u, pair, rng, largest=np.inf, inward=None):
 
 def _inside(labels, facet, r, inward, rng):
     """The facet with its normal measured in the interior, at the largest radius at which it is flat."""
-    n = facet.normal
+    found = _interior(labels, facet.point, facet.normal, r, facet.pair, inward, rng, _INWARD_SLACK)
+    return found or _fine_facet(labels, facet.point, facet.normal, r, facet.pair, rng, _INWARD_SLACK)
+
+
+def _interior(labels, x, n, r, pair, inward, rng, slack):
+    """The facet of x measured at a distance in direction `inward`, with a radius above r; None if it bends there."""
     d = inward - (inward @ n) * n
     d /= np.linalg.norm(d)
     for s in _INWARD:
         if (R := _INWARD_RATIO * s) <= r:
-            break
-        found = _fine_facet(labels, facet.point + s * d, n, R, facet.pair, rng, _INWARD_SLACK)
+            return None
+        found = _fine_facet(labels, x + s * d, n, R, pair, rng, slack)
         if found is not None:
             return found
-    return _fine_facet(labels, facet.point, n, r, facet.pair, rng, _INWARD_SLACK)
+    return None

@@ -18,6 +18,7 @@ _EXTRA = 4  # points beyond the unknowns that must fit as well (statistics)
 _POOL = 3  # times the points of a fit: several units may be missing
 _TRIES = 60  # subsets of points that are fitted
 _FIT = 1e-9  # residual of a fit, relative to its largest value
+_MIN_WEIGHT = 1e-9  # of a point at which no unit is active: there may be no others (rounding)
 _MIN_SINGULAR = 1e-6  # relative, of a fit whose unit is determined
 
 
@@ -67,7 +68,7 @@ def _pool(labels, logits, X, rng):
         h = logits.hidden(pool)
         if len(pool) >= wanted and _determined(h):
             break
-        rare = (h > 0) @ (1.0 / np.maximum(np.sum(h > 0, axis=0), 1))
+        rare = _MIN_WEIGHT + (h > 0) @ (1.0 / np.maximum(np.sum(h > 0, axis=0), 1))
         x = pool[rng.choice(len(pool), p=rare / rare.sum())]
         ends = x + _RADII[rng.randint(len(_RADII))] * rng.standard_normal((2 * _N_AROUND, len(x)))
         P, Q = ends[::2], ends[1::2]

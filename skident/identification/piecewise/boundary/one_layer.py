@@ -23,12 +23,13 @@ _N_LINES = 100  # held-out lines of the validation per class beyond the first
 _FINAL_LINES = 600  # more lines once the first ones agree: they decide whether the network is exact (statistics)
 _LINES_PER_PARAMETER = 2  # further lines, since more units have smaller facets
 _MORE_POINTS = 20  # boundary points of the last fit beyond its unknowns
-_SPREAD_SHARE = 0.5  # of the unknowns of a large network: points on random lines, since others lie close together
+_SPREAD_RATIO = 1.3  # points on random lines per unknown of a large network; the fit needs far ones (statistics)
 _BATCH = 0.2  # of the unknowns: points that are added if hyperplanes are less precise than this
 _POSITION_ERROR = (
     2e-11  # standard error of the hyperplanes' entries; the largest of a thousand errors is 3 to 4 times it
 )
 _MAX_BATCHES = 20  # of points (budget)
+_MAX_LINES = 4000  # at a time (memory)
 _MAX_RATIO = 2.5  # of points over unknowns (budget)
 _N_LABELS = 60  # labels per class that fix the combination of null vectors
 _LABEL_RADII = (1.0, 3.0)  # standard deviations of these inputs, log-uniform
@@ -51,10 +52,11 @@ class Found:
     pairs_seen: frozenset = frozenset()  # pairs of classes at all boundary points of the search
 
 
-def _solve(search, rough=None):
+def _solve(search, rough=None, far=None):
     """Logits of the units so far, open null vectors and residual; None if they do not explain the boundary points.
 
-    `rough` logits of a large network are refined, since its hyperplanes are too inaccurate for null vectors.
+    `rough` logits of a large network are refined at the boundary points `far` on random lines: its hyperplanes are too
+    inaccurate for null vectors, and points close together make the fit without its matrix slow.
     """
     X, pairs, H = np.array(search.points), np.array(search.pairs), search.units.hyperplanes
     K = max(int(pairs.max()) + 1, len(search.labels.classes))
@@ -62,14 +64,14 @@ def _solve(search, rough=None):
     seen = search.labels(U)
     U, seen = U[seen >= 0], seen[seen >= 0]
     K = max(K, len(search.labels.classes))
-    large = rough is not None and K == 2 and rough.hyperplanes.size + len(rough.coef) > MAX_UNKNOWNS
+    large = far is not None and K == 2
     if not large:
         N, _ = null_space(H, X, pairs, K, _ROUGH_TOL)
         coef = separating(H, N, U, seen) if len(N) else None
         if coef is None:
             return None
         rough = Logits(H, coef)
-    logits, residual = refined(rough, X, pairs)
+    logits, residual = refined(rough, *(far if large else (X, pairs)))
     N, _ = null_space(logits.hyperplanes, X, pairs, K)
     coef = separating(logits.hyperplanes, N, U, seen) if len(N) else None
     if coef is None:
@@ -187,30 +189,44 @@ def _lines(labels, n):
 
 
 def _overdetermined(search, logits):
-    """Bisect predicted boundary points until the logits' unknowns, a network's hyperplanes, are precise."""
+    """Bisect predicted boundary points until the logits' unknowns, a network's hyperplanes, are precise.
+
+    The points of large networks are returned, (X, pairs), else None.
+    """
     n = logits.hyperplanes.size + logits.coef[:, 1:].size
-    precision = Precision(logits) if n <= MAX_UNKNOWNS else None
-    if precision is not None:
-        precision.add(np.array(search.points), np.array(search.pairs))
+    if n > MAX_UNKNOWNS:
+        return _spread(search, logits, int(_SPREAD_RATIO * n))
+    precision = Precision(logits)
+    precision.add(np.array(search.points), np.array(search.pairs))
     wanted = max(n + _MORE_POINTS, len(search.points))
-    if precision is None:
-        wanted = max(wanted, len(search.points) + int(_SPREAD_SHARE * n))
     for _ in range(_MAX_BATCHES):
         if wanted > len(search.points):
             X, pairs = bisected_near(search.labels, logits, wanted - len(search.points), search.rng)
             search.remember(X, pairs)
-            if precision is not None and len(X):
+            if len(X):
                 precision.add(X, pairs)
-        if precision is None or precision.error < _POSITION_ERROR or len(search.points) > _MAX_RATIO * n:
-            return
+        if precision.error < _POSITION_ERROR or len(search.points) > _MAX_RATIO * n:
+            return None
         wanted = len(search.points) + int(_BATCH * n) + 1
+    return None
+
+
+def _spread(search, logits, n):
+    """About n boundary points next to the predicted ones on random lines, and their pairs: (n, D) and (n, 2)."""
+    first = len(search.points)
+    while (left := n - len(search.points) + first) > 0:
+        X, pairs = bisected_near(search.labels, logits, min(2 * left, _MAX_LINES), search.rng)
+        if not len(X):
+            break
+        search.remember(X[:left], pairs[:left])
+    return np.array(search.points[first:]), np.array(search.pairs[first:])
 
 
 def _final(search, logits, many):
     """The logits fitted to all boundary points with their validation, and wrong boundary points."""
     labels = search.labels
-    _overdetermined(search, logits)
-    solved = _solve(search, logits)
+    far = _overdetermined(search, logits)
+    solved = _solve(search, logits, far)
     if solved is None:
         return None, (np.zeros((0, labels.n_features)), [], [])
     logits, N, residual = solved

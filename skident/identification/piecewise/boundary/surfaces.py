@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .joint import Logits, refined
+from .joint import MAX_UNKNOWNS, Logits, refined
 from .points import bisect, bracket, sizes
 
 __all__ = ["Path", "Surface", "Touch", "departure"]
@@ -130,7 +130,7 @@ class Surface:
         size, H = np.linalg.norm(column), self.units.hyperplanes
         logits = Logits(H[known], np.column_stack([np.zeros(len(column)), column]))
         own = X[_fits(logits, X, _FIT_TOL)]
-        if len(own) < len(column):
+        if len(own) < len(column) or H[known].size > MAX_UNKNOWNS:
             return
         found, worst = refined(logits, own, np.tile([1, 0], (len(own), 1)), steps=1, damping=_DAMPING)
         if worst > _MAX_RESIDUAL or np.abs(found.hyperplanes - H[known]).max(initial=0.0) > _MAX_CHANGE:
