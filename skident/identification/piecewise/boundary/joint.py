@@ -19,6 +19,9 @@ _NULL_TOL = 2e-9  # singular value per root of the points that is a null vector 
 _GAP = 20.0  # between the singular values of null vectors of rough hyperplanes and the others
 _SINGULAR = 1e-14  # diagonal entry of a triangular factor, over the largest one, that is zero (rounding)
 _ROUNDING = 2.5e-16  # standard deviation of bisected points, relative to 1 + |x|
+_LARGE_ROUNDS = 4  # fits of large networks: the sides of points near bends are better known after each (budget)
+_FITTED = 1e-13  # largest residual after which no further one follows (rounding)
+_FALLING = 0.3  # factor by which the largest residual must fall from one to the next (budget)
 _OUTLIER = 100.0  # median residuals beyond which a point leaves the fit
 
 
@@ -125,10 +128,15 @@ def refined(logits, X, pairs, steps=4, damping=1e-10):
 def _refined_large(logits, X, pairs):
     if logits.coef.shape[1] > 2:
         return logits, np.inf
-    H, column = jumps_fitted(logits.hyperplanes, logits.coef[:, 1] - logits.coef[:, 0], X)
-    found = Logits(H, np.column_stack([np.zeros(len(column)), column]))
-    off = found.distances(X, pairs)
-    return found, off[off < 1e-6 + _OUTLIER * np.median(off)].max(initial=0.0)
+    H, column, worst = logits.hyperplanes, logits.coef[:, 1] - logits.coef[:, 0], np.inf
+    for _ in range(_LARGE_ROUNDS):
+        H, column = jumps_fitted(H, column, X)
+        found = Logits(H, np.column_stack([np.zeros(len(column)), column]))
+        off = found.distances(X, pairs)
+        before, worst = worst, off[off < 1e-6 + _OUTLIER * np.median(off)].max(initial=0.0)
+        if worst < _FITTED or worst > _FALLING * before:
+            break
+    return found, worst
 
 
 def _gauge(H, coef):

@@ -23,7 +23,7 @@ _N_LINES = 100  # held-out lines of the validation per class beyond the first
 _FINAL_LINES = 600  # more lines once the first ones agree: they decide whether the network is exact (statistics)
 _LINES_PER_PARAMETER = 2  # further lines, since more units have smaller facets
 _MORE_POINTS = 20  # boundary points of the last fit beyond its unknowns
-_SPREAD_RATIO = 1.3  # points on random lines per unknown of a large network; the fit needs far ones (statistics)
+_SPREAD_RATIO = 0.9  # points on random lines per unknown of a large network, beside those beyond units (statistics)
 _BATCH = 0.2  # of the unknowns: points that are added if hyperplanes are less precise than this
 _POSITION_ERROR = (
     2e-11  # standard error of the hyperplanes' entries; the largest of a thousand errors is 3 to 4 times it
@@ -212,14 +212,15 @@ def _overdetermined(search, logits):
 
 
 def _spread(search, logits, n):
-    """About n boundary points next to the predicted ones on random lines, and their pairs: (n, D) and (n, 2)."""
+    """Boundary points that lie far apart, and their pairs: n next to the predicted ones on random lines, and others."""
     first = len(search.points)
     while (left := n - len(search.points) + first) > 0:
         X, pairs = bisected_near(search.labels, logits, min(2 * left, _MAX_LINES), search.rng)
         if not len(X):
             break
         search.remember(X[:left], pairs[:left])
-    return np.array(search.points[first:]), np.array(search.pairs[first:])
+    far = [*search.far, *range(first, len(search.points))]
+    return np.array(search.points)[far], np.array(search.pairs)[far]
 
 
 def _final(search, logits, many):

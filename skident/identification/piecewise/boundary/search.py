@@ -51,6 +51,7 @@ class Search:
         self.units, self.surfaces, self.points, self.pairs = Units(labels.n_features), [], [], []
         self.normals, self.scattered, self.curved, self.random, self._failed, self._refined = [], 0, 0, 0, [], 0
         self._waiting, self.spread, self._tested, self.one_layer = [], 0, 0, True
+        self.far = []  # indices of boundary points far from those of facets
 
     def remember(self, X, pairs):
         """Keep boundary points."""
@@ -219,6 +220,7 @@ class Search:
         if self.units.hyperplanes.size >= _MAX_REFINED:
             X = points_beyond(self.labels, surface, k, facet.point, self.rng)
             surface.relearn(k, X)
+            self.far.extend(range(len(self.points), len(self.points) + len(X)))
             self.remember(X, [surface.pair] * len(X))
         m = len(self.units.hyperplanes)
         if self.units.hyperplanes.size < _MAX_REFINED or m > _GROWTH * self._refined:
