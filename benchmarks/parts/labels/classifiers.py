@@ -94,7 +94,9 @@ class Classifiers:
     def tables(result):
         """One row per kind of classifier."""
         head = ["classifier", "recovered", "exact", "false exact", "open", "max error", "labels", "at the boundary"]
-        return format_table([*head, "median queries", "per (m + 1)(D + 1)", "max s"], [_cells(row) for row in result["rows"]])
+        return format_table(
+            [*head, "median queries", "per (m + 1)(D + 1)", "max s"], [_cells(row) for row in result["rows"]]
+        )
 
 
 def _planted(D, widths, seed):
@@ -159,8 +161,10 @@ def _trial(row, seed):
     right = error <= MAX_ERROR and same == near == 1.0
     size = (len(planes) + 1) * planes.shape[1]
     return {
-        "seed": seed, "right": right, "exact": exact, "false_exact": exact and not (error < 1e-6 and same == near == 1.0),
-        "error": error, "labels": same, "near": near, "queries": queries, "ratio": queries / size,
+        "seed": seed, "right": right, "exact": exact,
+        "false_exact": exact and not (error < 1e-6 and same == near == 1.0),
+        "error": error, "labels": same, "near": near,
+        "queries": queries, "ratio": queries / size,
         "undetermined": len(identifier.report_.undetermined), "seconds": seconds,
     }  # fmt: skip
 
