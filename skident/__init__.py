@@ -1,6 +1,10 @@
 """skident recovers the weights of a neural network from its inputs and outputs."""
 
 import difflib
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036 - a checkout on the path of an older Python, which no installer refuses
+    raise ImportError(f"skident needs Python 3.11 or newer, got {sys.version.split()[0]}: run it with a newer Python.")
 
 import lazy_loader
 

@@ -89,6 +89,12 @@ def test_an_older_python_is_refused_by_the_installer():
     assert "3.10" not in SpecifierSet(needed) and "3.11" in SpecifierSet(needed)
 
 
+def test_an_older_python_is_named_when_a_checkout_is_imported(monkeypatch):
+    monkeypatch.setattr(sys, "version_info", (3, 10, 13))
+    with pytest.raises(ImportError, match=r"skident needs Python 3\.11 or newer, got "):
+        exec(compile((ROOT / "__init__.py").read_text(encoding="utf-8"), "skident", "exec"), {"__name__": "older"})
+
+
 NOTEBOOK = [
     "import numpy as np\nfrom skident import NetworkIdentifier\nfrom skident.datasets import make_network",
     "network = make_network((3, 4, 1), output_activation='identity', random_state=0)\n"

@@ -1,5 +1,6 @@
 """What a release is made of: the source archive holds what its tests read, and the workflows are safe."""
 
+import importlib.util
 import re
 import tomllib
 from pathlib import Path
@@ -43,6 +44,20 @@ def test_only_publishing_may_write_and_only_on_tags():
     assert 'on:\n  push:\n    tags: ["v*"]\n' in release
     writing = [name for path in WORKFLOWS for name, job in jobs(path.read_text()).items() if ": write" in job]
     assert writing == ["publish"] and "id-token: write" in release
+
+
+def test_a_release_names_its_repository():
+    spec = importlib.util.spec_from_file_location("name_repository", TOP / ".ci" / "name_repository.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    address = "https://github.com/someone/skident"
+    text = {name: (TOP / name).read_text(encoding="utf-8") for name in ("README.md", "pyproject.toml", "CITATION.cff")}
+    readme = script.absolute(text["README.md"], address, "v1")
+    assert re.findall(r"\]\((?!https://)[^)]*\)", readme) == []
+    assert f"]({address}/raw/v1/docs/diagram.svg)" in readme and f"]({address}/blob/v1/docs/install.md)" in readme
+    urls = tomllib.loads(script.with_urls(text["pyproject.toml"], address, "v1"))["project"]["urls"]
+    assert urls["Source"] == address and urls["Changelog"] == f"{address}/blob/v1/CHANGELOG.md" and len(urls) == 4
+    assert f'\nrepository-code: "{address}"\n' in script.cited(text["CITATION.cff"], address)
 
 
 def test_workflows_run_the_lowest_and_the_newest_versions():
