@@ -41,7 +41,8 @@ _ON_RAYS = 1e-2  # change along a ray over that between rays, of outputs that ar
 _GROWTH = 10.0  # spread far out over that near the center, of outputs that are linear along rays: 1e3 and more
 _ARCS = 12  # short arcs far out, on which bends are counted
 _ARC_POINTS = 16  # per arc
-_ARC_STEP = 1e-3  # radians between them: 200 units bend one in seven
+_ARC_STEP = 1e-3  # radians between them, for changes: saturated units step at a share of them that grows with the width
+_ARC_STEP_BENDS = 1e-4  # the same for bends: 1000 units bend one in sixteen; rounding of float32 hides bends on any
 _SLOW = 1e-5  # change over such a step, relative to the outputs' spread, that slow saturation explains: 1e-3 / 1e4
 _SPREAD_OUT = 0.5  # share of bent intervals, of outputs that bend everywhere
 
@@ -283,9 +284,9 @@ def _local_kernel(oracle, rng):
 def _bent_share(oracle, radius, on_rays, rng):
     """Share of intervals on short arcs far out on which outputs that are constant on rays change, or others bend."""
     a, b = rng.standard_normal((2, _ARCS, 1, oracle.n_inputs))
-    angle = _ARC_STEP * np.arange(_ARC_POINTS)[None, :, None]
+    order, step = (1, _ARC_STEP) if on_rays else (2, _ARC_STEP_BENDS)
+    angle = step * np.arange(_ARC_POINTS)[None, :, None]
     Y = query_block(oracle, radius * (a + angle * b))  # chords: piecewise linear outputs are straight on them
-    order = 1 if on_rays else 2
     # Errors of rounded products grow with the inputs, also where the outputs' format does not show it.
     rounding = _ROUNDINGS * oracle.accuracy.eps * np.abs(Y).max() + 10.0 * radius * float(np.max(oracle.accuracy.std))
     if on_rays:  # units that saturate slowly, as arctan, change by such a step over the radius

@@ -85,11 +85,11 @@ def _is_one_layer(one, other):
 
 
 def _spans(search):
-    """Whether the candidates' normals lie in the span of the hyperplanes' normals."""
+    """Whether the normals of deeper units lie in the span of the hyperplanes' normals."""
     if not 0 < len(search) <= search.n_coordinates:
         return False
     Q = np.linalg.qr(search.normals.T)[0]
-    N = np.array([candidate[0] for candidate in search.candidates])
+    N = np.array([candidate[0] for candidate in search.candidates + search.deeper])
     if len(N) < MIN_OUTPUTS:
         return False
     inside = np.linalg.norm(N - (N @ Q) @ Q.T, axis=1) < _OUT_OF_SPAN

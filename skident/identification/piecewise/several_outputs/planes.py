@@ -10,7 +10,11 @@ from .shared_jacobians import good, normals_on_line
 
 __all__ = ["PlaneSearch", "measure_again"]
 
-_POSITION_TOL = 1e-6  # distance of a critical point from a predicted one, in units of the line: chance is 1e-3 per line
+_POSITION_TOL = 1e-6  # distance of a critical point from the one that a confirmed hyperplane explains
+_ERRORS = 0.2  # of the bound of a predicted position's error, up to which it is off: 0.02 of the bound was reached
+_DOUBT = 5e-6  # bound above which a position confirms nothing, and below which it is not missed
+_LEAST_TOL = 1e-9  # of predicted positions: rounding
+_TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 _SAME_JUMP = 1e-5  # one minus the cosine of the jumps of one unit of the last hidden layer
 _EQUAL_JUMP = 1e-8  # the same for jumps of one unit with the same deeper units active: their errors are 1e-6 at most
 _SAME_NORMAL = 1e-4  # one minus the cosine of the normals of one hyperplane
@@ -34,6 +38,8 @@ class PlaneSearch:
         Lengths of the normals in ``u n^T`` where they were measured.
     candidates : list of tuple
         Not confirmed: normal, offset, error, unit jump and size.
+    deeper : list of tuple
+        The same of hyperplanes that a line has missed, which those of the first layer do not.
     """
 
     unit: float
@@ -41,6 +47,7 @@ class PlaneSearch:
     n_coordinates: int
     n_outputs: int
     candidates: list = field(default_factory=list)
+    deeper: list = field(default_factory=list)
 
     def __post_init__(self):
         k, p = self.n_coordinates, self.n_outputs
@@ -56,28 +63,31 @@ class PlaneSearch:
         A unit of the first layer has another jump there, if other deeper units are active. The last hidden layer's
         units have the same everywhere: their boundaries often continue through all of the region near the samples.
         """
-        left = []
+        left, missed = [], []
         for candidate in self.candidates:
-            normal, offset, _, jump, _ = candidate
-            hit = self._critical_point(line, self._crossing(line, normal, offset), jump)
+            normal, offset, error, jump, _ = candidate
+            t, error = self._crossing(line, normal, offset, error)
+            hit = self._critical_point(line, t, jump, min(error, _DOUBT))
             same = hit is not None and abs(line.units[hit] @ jump) > 1.0 - _EQUAL_JUMP
             if hit is not None and (self.same_jumps or not same):
                 self._add(candidate)
-            else:
+            elif self.same_jumps or not line.low < t < line.high:  # a boundary may end, and a line as well
                 left.append(candidate)
-        self.candidates = left
+            else:
+                missed.append(candidate)
+        self.candidates, self.deeper = left, self.deeper + missed
 
     def demote_missed(self, line):
-        """Make candidates of the hyperplanes that a new line shows to be of deeper units; how many there were.
+        """Remove the hyperplanes that a new line shows to be of deeper units; how many there were.
 
         The hyperplane of a unit of the first layer meets every line.
         """
         missed = []
         for i in range(len(self)):
-            t = self._crossing(line, self.normals[i], self.offsets[i])
-            if line.low < t < line.high and self._critical_point(line, t, self.jumps[i]) is None:
+            t, error = self._crossing(line, self.normals[i], self.offsets[i], self.errors[i])
+            if line.low < t < line.high and self._critical_point(line, t, self.jumps[i], max(error, _DOUBT)) is None:
                 missed.append(i)
-        self.candidates += [
+        self.deeper += [
             (self.normals[i], self.offsets[i], self.errors[i], self.jumps[i], self.sizes[i]) for i in missed
         ]
         self.drop(missed)
@@ -95,7 +105,7 @@ class PlaneSearch:
         if self.same_jumps:
             gap = np.where(line.units @ self.jumps.T > 1.0 - _SAME_JUMP, gap, np.inf)
         nearest = gap.argmin(axis=1)
-        hit = gap[np.arange(len(gap)), nearest] < self._tol(line, line.positions)
+        hit = gap[np.arange(len(gap)), nearest] < _POSITION_TOL * self._scale(line, line.positions)
         return np.where(hit, nearest, -1)
 
     def insert_known(self, line, which):
@@ -138,24 +148,26 @@ class PlaneSearch:
         """Error of a hyperplane through a critical point: far out, that of the normal moves it by more."""
         return line.errors[i] * max(1.0, np.linalg.norm(line.points[i]) / self.unit)
 
-    def _tol(self, line, t):
-        scale = self.unit / np.linalg.norm(line.direction)
-        return _POSITION_TOL * (scale + np.abs(t))
+    def _scale(self, line, t):
+        """Distance in units of which positions t of a line have relative errors."""
+        return self.unit / np.linalg.norm(line.direction) + np.abs(t)
 
-    def _crossing(self, line, normal, offset):
-        """Position at which a line crosses a hyperplane; infinite if it does not."""
+    def _crossing(self, line, normal, offset, error):
+        """Position at which a line crosses a hyperplane, infinite if it does not, and a bound of its relative error."""
         slope = normal @ line.direction
-        return -(offset + normal @ line.origin) / slope if slope != 0.0 else np.inf
+        if slope == 0.0:
+            return np.inf, np.inf
+        return -(offset + normal @ line.origin) / slope, error / abs(slope)
 
-    def _critical_point(self, line, t, jump):
-        """Index of the critical point of a line at position t, or None; with the given jump if jumps are the same."""
+    def _critical_point(self, line, t, jump, error):
+        """Index of the critical point of a line at position t, known to an error, or None; see `same_jumps`."""
         if len(line.positions) == 0 or not np.isfinite(t):
             return None
         gap = np.abs(line.positions - t)
         if self.same_jumps:
             gap = np.where(line.units @ jump > 1.0 - _SAME_JUMP, gap, np.inf)
         nearest = int(np.argmin(gap))
-        return nearest if gap[nearest] < self._tol(line, t) else None
+        return nearest if gap[nearest] < max(_ERRORS * error, _LEAST_TOL) * self._scale(line, t) else None
 
     def _add(self, candidate):
         """Add a hyperplane, or replace the same one if it is more accurate."""
