@@ -201,7 +201,7 @@ def _shares_jacobians(problem):
     """Whether two hidden layers may be recovered from Jacobians that critical points share."""
     oracle, widths = problem.oracle, problem.widths
     exact = oracle.accuracy.exact and oracle.input_range is None and oracle.output_bounds is None
-    fits = widths is None or (len(widths) == 3 and widths[0] <= oracle.n_inputs)
+    fits = widths is None or len(widths) == 3
     return exact and not oracle.precision.is_coarse_binary and oracle.n_outputs >= MIN_OUTPUTS and fits
 
 

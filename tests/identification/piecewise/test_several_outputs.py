@@ -168,13 +168,57 @@ def test_rate_from_probabilities():
 
 
 @pytest.mark.parametrize(
-    ("shape", "reason"), [((10, 8, 4), "shallow"), ((5, 12, 6, 4), "wide"), ((10, 8, 8, 8, 4), None)]
+    ("shape", "least"),
+    [
+        ((5, 12, 6, 4), 2),  # with few inputs, other methods have to recover the rest
+        ((20, 30, 30, 10), 5),
+        ((10, 20, 15, 3), 5),
+        ((12, 14, 18, 6), 5),
+    ],
+)
+def test_rate_of_networks_whose_first_layer_is_wider_than_the_input(shape, least):
+    n_found = 0
+    for seed in range(6):
+        network = planted(shape, seed)
+        try:
+            found = find_network(network, shape[0], np.full(shape[-1], ERROR), np.random.RandomState(seed))
+        except NotIdentified:
+            continue
+        X = 3.0 * np.random.RandomState(99).standard_normal((500, shape[0]))
+        error = np.abs(found(X) - network(X)).max() / network(X).std()
+        assert error < 1e-6  # a network is returned only if it explains further outputs
+        n_found += found.layer_widths == network.layer_widths
+    assert n_found >= least
+
+
+def test_units_of_a_wide_first_layer_whose_weights_no_random_line_shows():
+    """A unit with a large negative bias is rarely active at the boundaries of the second layer's units."""
+    network = planted((12, 18, 10, 5), 0)
+    b = [v.copy() for v in network.biases]
+    b[0][0] = -2.5 * np.linalg.norm(network.weights[0][:, 0])
+    network = network.with_parameters(network.weights, b)
+    found = find_network(network, 12, np.full(5, ERROR), np.random.RandomState(0))
+    X = 5.0 * np.random.RandomState(99).standard_normal((2000, 12))
+    assert found.layer_widths == network.layer_widths
+    assert np.abs(found(X) - network(X)).max() < 1e-9 * network(X).std()
+
+
+@pytest.mark.parametrize(
+    ("shape", "reason"), [((10, 8, 4), "shallow"), ((5, 12, 6, 6, 4), None), ((10, 8, 8, 8, 4), None)]
 )
 def test_other_networks_are_left_to_other_methods(shape, reason):
     network = planted(shape, 0)
     with pytest.raises(NotIdentified, match="layer") as raised:
         find_network(network, shape[0], np.full(shape[-1], ERROR), np.random.RandomState(0))
     assert reason is None or raised.value.reason in (reason, "layers")
+
+
+def test_a_wide_first_layer_in_the_default_call():
+    network = planted((12, 20, 10, 5), 0)
+    identifier = NetworkIdentifier(lambda U: network(U), random_state=0)
+    identifier.fit(np.random.RandomState(0).standard_normal((100, 12)))
+    assert identifier.report_.exact and identifier.layer_widths_ == network.layer_widths
+    assert identifier.report_.stages[0]["name"] == "layers (shared Jacobians)"
 
 
 def test_default_call():

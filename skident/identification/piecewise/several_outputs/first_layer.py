@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from skident.oracle import NotIdentified
@@ -9,7 +11,7 @@ from skident.oracle import NotIdentified
 from .planes import PlaneSearch, measure_again
 from .shared_jacobians import MIN_OUTPUTS, STAGE, good, normals_on_line, scanned
 
-__all__ = ["find_first_layer", "second_layer_units_on", "signed_layer"]
+__all__ = ["find_first_layer", "random_line", "second_layer_units_on", "signed_layer"]
 
 _REACH = 300.0  # half length of lines over sqrt(D): nearly every line crosses every hyperplane
 _MAX_LINES = 8  # of the first layer
@@ -28,18 +30,18 @@ _LEAST_VOTES = 0.02  # of the votes for a sign, over the largest: fewer if a bou
 _AIMED = 4  # lines that are aimed at a second-layer unit
 
 
-def find_first_layer(space, rng, n_units):
-    """The `PlaneSearch` of the first layer, and its lines: complete once deeper normals lie in the normals' span.
+def find_first_layer(space, rng, n_units, lines):
+    """The `PlaneSearch` of the first layer: complete once deeper normals lie in the normals' span.
 
-    `n_units` are expected; there are fewer only if many lines show no more.
+    `n_units` are expected; there are fewer only if many lines show no more. Its lines are appended to the list `lines`.
     """
     D = space.n_coordinates
-    search, lines = PlaneSearch(space.unit, False, D, len(space.output_error)), []
-    first, n_more, n_wide = [_random_line(space, rng, D) for _ in range(2)], 0, 0
+    search = PlaneSearch(space.unit, False, D, len(space.output_error))
+    first, n_more, n_wide = [random_line(space, rng, D) for _ in range(2)], 0, 0
     if _is_one_layer(*first):
         raise NotIdentified(STAGE, "shallow", "two lines show the same changes of the slopes: one hidden layer.")
     for index in range(_MAX_LINES):
-        line = first[index] if index < 2 else _random_line(space, rng, D)
+        line = first[index] if index < 2 else random_line(space, rng, D)
         lines.append(line)
         n_missed = search.demote_missed(line)
         search.confirm(line)
@@ -51,7 +53,7 @@ def find_first_layer(space, rng, n_units):
             measure_again(space, search, line, which, again, rng)
             n_more = 1 if n_missed else n_more + 1
             if n_more > _MORE_LINES:
-                return search, lines
+                return search
             continue
         n_wide = n_wide + 1 if len(search) > D else 0
         if n_wide > _WIDE_LINES:
@@ -68,8 +70,14 @@ def find_first_layer(space, rng, n_units):
     )
 
 
-def _random_line(space, rng, n_coordinates):
-    origin, direction = rng.standard_normal((2, n_coordinates))
+def random_line(space, rng, n_coordinates, origin=None, direction=None):
+    """A scanned line that crosses nearly all hyperplanes, by default a random one near the center."""
+    if direction is None:
+        direction = rng.standard_normal(n_coordinates)
+    if origin is None:
+        origin = rng.standard_normal(n_coordinates)
+    else:  # errors grow with the distance from the center
+        space = replace(space, output_error=space.output_error * (1.0 + np.linalg.norm(origin) / space.unit))
     reach = min(_REACH * np.sqrt(n_coordinates), space.reach)
     return scanned(
         space, origin, direction / np.linalg.norm(direction), -reach, reach, rng, length_scale=np.sqrt(n_coordinates)

@@ -14,17 +14,26 @@ from .input_span import find_input_span
 from .jacobian_polish import polished_on_jacobians
 from .orthant import FLOOR, SecondLayer
 from .shared_jacobians import MIN_OUTPUTS, STAGE, Space
+from .wide_layers import WideLayers
 
 __all__ = ["MIN_OUTPUTS", "find_network"]
 
 _MAX_ATTEMPTS = 3  # from new lines: a unit of the first layer may hide beside others on both of the first lines
 _MAX_ROUNDS = 2  # of further lines if units of the second layer are missing
+_LEAST_LINES = 4  # of a first layer that is wider than the input: fewer do not show all of its units
 _CHECKS = 60  # further outputs per radius that the network must explain
+_MORE_CHECKS = 300  # the same before a network whose first layer is wider than the input is accepted: a rare unit
+_HINT_LINES = 6  # aimed at critical points of no unit that is recovered, before these are taken for errors
 _CHECKED_RADII = (0.5, 1.0, 2.0, 3.0, 10.0)  # standard deviations of these
 _MAX_POLISHED = 10_000  # parameters up to which all of them are fitted to outputs (budget: 1 s)
 _POLISH_OUTPUTS = 1.75  # outputs per parameter of that fit
 _POLISH_STEPS = 3  # of it: from errors of 1e-9, these reach rounding (budget: 4 s each)
 _PER_WEIGHT = 1.5  # of its points, at which a unit of the second layer is active, per incoming weight
+_CANDIDATES = 20_000  # points among which those are chosen if the first layer is wider than the input
+_CANDIDATE_RADII = (0.5, 1.0, 3.0, 10.0, 30.0)  # standard deviations of these
+_MAX_POLISHED_WIDE = (
+    30_000  # the same if the first layer is wider than the input: there is no fit to Jacobians (budget: 30 s)
+)
 _DENSE = 3000  # parameters up to which its normal equations are solved directly: conjugate gradients converge faster
 _MAX_ERROR = 1e-5  # of these, relative: larger ones are those of missing units
 _RCOND = 1e-12  # of the output layer's least squares: rounding
@@ -39,9 +48,9 @@ def find_network(query, n_inputs, output_error, rng, callback=None, reach=np.inf
     Inputs are standardized, widths unknown, and the first layer is not wider than the input. `output_error` (m_L,) is
     the error of the outputs near the center, `reach` the distance beyond which they may be lost. Jacobians at random
     points show the span of the first layer's weights, with ``D + 12`` queries each; all else is found within it. The
-    network is fitted to Jacobians, and one of up to `max_polished` parameters to outputs then, to rounding. Raises
-    `NotIdentified` if the first layer is too wide or there is another number of layers; the network must be validated
-    on further samples.
+    network is fitted to Jacobians, and one of up to `max_polished` parameters to outputs then, to rounding. A first
+    layer that is wider than the input is recovered from the directions of jumps. Raises `NotIdentified` if there is
+    another number of layers; the network must be validated on further samples.
     """
     space = Space(query, n_inputs, output_error, np.sqrt(n_inputs), reach)
     span = find_input_span(space, rng)
@@ -57,23 +66,60 @@ def find_network(query, n_inputs, output_error, rng, callback=None, reach=np.inf
             if len(_unexplained(space, network, rng)) == 0:
                 return network
     # No span is narrower, or units outside of it are active at none of the random points.
-    return _polished(space, *_from_new_lines(space, rng, callback), rng, max_polished)
+    lines = []
+    try:
+        return _polished(space, *_from_new_lines(space, rng, callback, 0, lines), rng, max_polished)
+    except NotIdentified as error:
+        if error.reason != "wide":
+            raise
+    return _fitted_to_outputs(space, _wide(space, lines, rng, callback), rng, max(max_polished, _MAX_POLISHED_WIDE))
 
 
-def _from_new_lines(space, rng, callback, n_units=0):
-    """The network and Jacobians from several attempts, each with new lines, with `n_units` first units at least."""
+def _from_new_lines(space, rng, callback, n_units=0, lines=None):
+    """The network and Jacobians from several attempts, each with new lines, with `n_units` first units at least.
+
+    `lines` are then those of the last attempt.
+    """
+    lines = [] if lines is None else lines
     for attempt in range(_MAX_ATTEMPTS):
+        lines.clear()
         try:
-            return _attempt(space, rng, callback, n_units)
+            return _attempt(space, rng, callback, n_units, lines)
         except NotIdentified as error:
             if error.reason in ("shallow", "wide") or attempt == _MAX_ATTEMPTS - 1:
                 raise
     raise AssertionError("unreachable")
 
 
-def _attempt(space, rng, callback, n_units):
+def _wide(space, lines, rng, callback):
+    """The network whose first layer is wider than the input, from `lines` and further ones."""
+    layers, missed, failure, n_hints = WideLayers(space, lines, rng), [], None, 0
+    while layers.extend(missed[0] if len(missed) else None):
+        missed = []
+        if layers.n_done < _LEAST_LINES:
+            continue
+        try:
+            network = _with_readout(space.query, *layers.solved(), rng)
+        except NotIdentified as error:
+            failure = error
+            continue
+        if callback is not None:
+            callback(sum(network.layer_widths[:-1]))
+        missed = _unexplained(space, network, rng)
+        n_hints += len(missed) == 0 and bool(layers.hints)
+        if len(missed) == 0 and (not layers.hints or n_hints > _HINT_LINES):
+            missed = _unexplained(space, network, rng, _MORE_CHECKS)
+            if len(missed) == 0:
+                return network
+        failure = NotIdentified(
+            STAGE, "unexplained", f"a network {network.layer_widths} does not explain further outputs."
+        )
+    raise failure
+
+
+def _attempt(space, rng, callback, n_units, lines):
     """The network from new lines, and their Jacobians; `NotIdentified` if it does not explain further outputs."""
-    first, lines = find_first_layer(space, rng, n_units)
+    first = find_first_layer(space, rng, n_units, lines)
     W, b = signed_layer(first, lines)
     if callback is not None:
         callback(len(b))
@@ -100,11 +146,16 @@ def _attempt(space, rng, callback, n_units):
 
 def _polished(space, network, jacobians, rng, max_polished):
     """The network after a fit to Jacobians, and of all parameters to outputs if they are not too many."""
-    P = network.n_parameters
     try:
         network = polished_on_jacobians(space, network, rng, jacobians)
     except OutOfBudgetError:
         return network
+    return _fitted_to_outputs(space, network, rng, max_polished)
+
+
+def _fitted_to_outputs(space, network, rng, max_polished):
+    """The network after a fit of all parameters to outputs, if they are not too many."""
+    P = network.n_parameters
     if P > max_polished:
         return network
     n = int(_POLISH_OUTPUTS * P / network.n_outputs) + space.n_coordinates
@@ -120,8 +171,14 @@ def _polished(space, network, jacobians, rng, max_polished):
 def _points_for_rare_units(network, X, rng):
     """Points (n, D) at which those units of the second layer are active that are so at too few points X."""
     (W, V, _), (b, c, _) = network.weights, network.biases
-    n_active = np.sum(np.maximum(X @ W + b, 0.0) @ V + c > 0.0, axis=0)
-    which = np.repeat(np.arange(len(c)), np.maximum(int(_PER_WEIGHT * (len(b) + 1)) - n_active, 0))
+    least = int(_PER_WEIGHT * (len(b) + 1))
+    missing = np.maximum(least - _active(network, X).sum(axis=0), 0)
+    if len(W) < len(b):  # the outputs of the first layer are not free: the points are chosen among random ones
+        more = np.array(_CANDIDATE_RADII)[np.arange(_CANDIDATES) % len(_CANDIDATE_RADII), None]
+        more = more * rng.standard_normal((_CANDIDATES, len(W)))
+        active = _active(network, more)
+        return np.concatenate([more[active[:, j]][:n] for j, n in enumerate(missing)])
+    which = np.repeat(np.arange(len(c)), missing)
     H, weights = rng.exponential(size=(len(which), len(b))) + FLOOR, V[:, which].T
     up = np.sum(H * np.maximum(weights, 0.0), axis=1)
     down = np.sum(H * np.maximum(-weights, 0.0), axis=1) + np.abs(c[which])
@@ -130,9 +187,15 @@ def _points_for_rare_units(network, X, rng):
     return (H - b) @ np.linalg.pinv(W)
 
 
-def _unexplained(space, network, rng):
+def _active(network, X):
+    """Which units of the second layer are active (n, m_2)."""
+    (W, V, _), (b, c, _) = network.weights, network.biases
+    return np.maximum(X @ W + b, 0.0) @ V + c > 0.0
+
+
+def _unexplained(space, network, rng, n_checks=_CHECKS):
     """Further points (n, D) whose outputs a network does not explain, up to what its polish removes."""
-    X = np.array(_CHECKED_RADII)[:, None, None] * rng.standard_normal((len(_CHECKED_RADII), _CHECKS, network.n_inputs))
+    X = np.array(_CHECKED_RADII)[:, None, None] * rng.standard_normal((len(_CHECKED_RADII), n_checks, network.n_inputs))
     X = space.within_reach(X.reshape(-1, network.n_inputs))
     Y = space.query(X)
     errors, spread = np.abs(network(X) - Y).max(axis=1), np.abs(Y - Y.mean(axis=0)).max(axis=1)

@@ -1,0 +1,279 @@
+"""Two hidden layers whose first is wider than the input, from the directions of the outputs' jumps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skident.oracle import NotIdentified
+
+from .first_layer import random_line
+from .shared_jacobians import STAGE, good, normals_on_line
+
+__all__ = ["WideLayers"]
+
+_NEAR = 0.3  # distance of a line from a critical point of an undetermined unit, over that of the point from the center
+_TURN = 0.5  # random part of a line's direction beside the gradient
+_SIGN_LINES = 12  # after which there is no second layer if not one of its units is determined
+_MOST_LINES = 60  # (budget)
+_POSITION_TOL = 1e-6  # distance of a critical point from a predicted one, in units of the line: chance is 1e-3 per line
+_EQUAL_JUMP = 1e-8  # one minus the cosine of jumps of one unit with the same deeper units active: errors are 1e-6
+_SAME_DIRECTION = 1e-7  # one minus the cosine of jumps of one unit of the second layer, also next to other boundaries
+_SAME_NORMAL = 1e-4  # one minus the cosine of the normals of one hyperplane
+_SAME_OFFSET = 1e-2  # difference of the offsets of one hyperplane, over the unit length of the lines
+_LEAST_HITS = 2  # further lines that a hyperplane of the first layer meets where it is predicted
+_HIT_SHARE = 0.6  # of the lines, besides: facets of deeper units meet few, other critical points hide one
+_LEAST_POINTS = 3  # critical points of a unit of the second layer
+_NULL = 1e-6  # smallest singular value of a unit's equations, over the largest: errors of normals
+_GAP = 1e2  # ratio of the next one and that, if the equations determine the unit
+_DETERMINED = 1e-5  # least next one, over the largest
+_OVERDETERMINED = 2.0  # equations per sign of the first layer
+_SIGN_STEPS = 8  # of reweighted least squares
+_SIGN_ERROR = 0.1  # difference of a sign from 1 or -1 from which it is not determined
+_INLIER = 1e-7  # relative residual of the signs' equations beyond which they count less
+_SAMPLES_PER_UNIT = 8  # of the second layer, at which outputs show its signs
+_MORE_SAMPLES = 40  # beside these
+_RADII = (0.5, 1.0, 2.0, 3.0)  # standard deviations of these
+_TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
+
+
+class WideLayers:
+    """The first two layers from critical points of random lines; several outputs, any widths.
+
+    Jumps of the outputs at a unit of the last hidden layer have the same direction everywhere: the critical points
+    with one direction belong to one unit. Its pre-activation is ``a . |z| + p . x + q`` with the pre-activations z of
+    the first layer, whose signs are not known. Each of its critical points and normals gives linear equations of a, p
+    and q. Then ``p = W_1 (s * a)`` for all units determines the signs s of the first layer.
+    """
+
+    def __init__(self, space, lines, rng):
+        self.space, self.lines, self.rng = space, list(lines), rng
+        self.n_done, self.first = 0, None
+        self.determined, self.undetermined, self.hints = [], [], []
+
+    def extend(self, through=None):
+        """Scan a further line, through a given point (D,) or near an undetermined unit; False if there are enough."""
+        if self.n_done >= (_MOST_LINES if self.determined else _SIGN_LINES):
+            return False
+        if self.n_done == len(self.lines):
+            direction = None
+            if through is None and (self.undetermined or self.hints) and self.n_done % 3:
+                through, direction = self._near_undetermined()
+            self.lines.append(random_line(self.space, self.rng, self.space.n_coordinates, through, direction))
+        line = self.lines[self.n_done]
+        if self.first is not None:
+            self._insert_known(line)
+        if np.any(np.isnan(line.normals)):
+            normals_on_line(self.space, line, self.rng)
+        self.n_done += 1
+        return True
+
+    def _near_undetermined(self):
+        """A point near a critical point of a unit that is not determined, and a direction or None.
+
+        If a weight is unknown because its unit of the first layer was silent at all points, that unit is active on all
+        of the line, which points along the gradient.
+        """
+        (W, b), rng = self.first, self.rng
+        targets = self.undetermined or self.hints
+        unit, v, unseen = targets[rng.randint(len(targets))]
+        point = unit.points[rng.randint(len(unit.points))]
+        size = _NEAR * (self.space.unit + np.linalg.norm(point)) / np.sqrt(len(point))
+        if v is None:
+            return point + size * rng.standard_normal(len(point)), None
+        i = rng.choice(np.flatnonzero(unseen))
+        point = point + (size * rng.uniform() - point @ W[:, i] - b[i]) * W[:, i]
+        gradient = (W * (point @ W + b > 0.0)) @ v[:-1]
+        noise = rng.standard_normal(len(point)) / np.sqrt(len(point))
+        direction = gradient / np.linalg.norm(gradient) + _TURN * noise
+        return point, direction - (direction @ W[:, i]) * W[:, i]
+
+    def _insert_known(self, line):
+        """Set the normals of a line that are known: those of undetermined units are left to be measured."""
+        W, b = self.first
+        which = self._nearest(line, W.T / np.linalg.norm(W, axis=0)[:, None], b / np.linalg.norm(W, axis=0))
+        known = {int(i): W[:, j] for j, i in enumerate(which) if i >= 0}
+        for v, unit in self.determined:
+            for i in np.flatnonzero(line.units @ unit.direction > 1.0 - _SAME_DIRECTION):
+                known.setdefault(int(i), (W * (line.points[i] @ W + b > 0.0)) @ v[:-1])
+        for i, normal in known.items():
+            line.normals[i], line.residuals[i] = normal * line.sizes[i] / (normal @ line.direction), 0.0
+
+    def solved(self):
+        """W_1 (D, m_1), b_1, and weights (m_1, m_2), biases and outgoing weights (m_2, m_L) of the second layer.
+
+        Raises `NotIdentified` while lines are too few.
+        """
+        if self.first is None:
+            normals, offsets = self._hyperplanes()
+            signs = _signs(normals, offsets, self._units(normals, offsets)[0])
+            self.first = (normals * signs[:, None]).T, offsets * signs
+        W, b = self.first
+        units, hints = self._units(W.T, b)
+        self.hints = [(unit, None, None) for unit in hints]
+        solved = [(unit, *_null_vector(_rows_by_outputs(W, b, unit))) for unit in units]
+        self.determined = [(v, unit) for unit, v, unseen in solved if v is not None and not unseen.any()]
+        self.undetermined = [one for one in solved if one[1] is None or one[2].any()]
+        if self.undetermined:
+            raise NotIdentified(STAGE, "layers", "some units of the second layer are not determined.")
+        V = np.array([v for _, v, _ in solved]).T
+        U = np.array([unit.direction for unit in units])
+        return self._with_signs(W, b, V[:-1], V[-1], U)
+
+    def _hyperplanes(self):
+        """Unit normals (m_1, D) and offsets of the hyperplanes that enough lines meet where they are predicted."""
+        lines = self.lines[: self.n_done]
+        rows = [(line, i) for line in lines for i in np.flatnonzero(good(line))]
+        if not rows:
+            raise NotIdentified(STAGE, "layers", "no normal was measured.")
+        N = np.array([line.normals[i] for line, i in rows])
+        P = np.array([line.origin + line.positions[i] * line.direction for line, i in rows])
+        U = np.array([line.jumps[i] / np.linalg.norm(line.jumps[i]) for line, i in rows])
+        errors = np.array([line.errors[i] for line, i in rows]) * np.maximum(
+            1.0, np.linalg.norm(P, axis=1) / self.space.unit
+        )
+        N /= np.linalg.norm(N, axis=1, keepdims=True)
+        offsets = -np.sum(N * P, axis=1)
+        hits = np.zeros(len(N), dtype=int)
+        for line in lines:
+            which = self._nearest(line, N, offsets)
+            same = np.sum(U * line.units[which], axis=1) > 1.0 - _EQUAL_JUMP
+            hits += (which >= 0) & ~same
+        kept = []
+        for i in np.argsort(errors):
+            if hits[i] < max(_LEAST_HITS, _HIT_SHARE * (len(lines) - 1)):
+                continue
+            cosines = N[kept] @ N[i]
+            near = np.abs(offsets[kept] - np.sign(cosines) * offsets[i]) < _SAME_OFFSET * self.space.unit
+            if not np.any(near & (np.abs(cosines) > 1.0 - _SAME_NORMAL)):
+                kept.append(i)
+        return N[kept], offsets[kept]
+
+    def _nearest(self, line, normals, offsets):
+        """Critical point (q,) of a line on each hyperplane, -1 for none."""
+        if len(line.positions) == 0:
+            return np.full(len(offsets), -1)
+        slope = normals @ line.direction
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            t = np.nan_to_num(-(offsets + normals @ line.origin) / slope)
+        which = np.clip(np.searchsorted(line.positions, t), 1, max(len(line.positions) - 1, 1))
+        which -= np.abs(line.positions[which - 1] - t) < np.abs(line.positions[which % len(line.positions)] - t)
+        gap = np.abs(line.positions[which] - t)
+        return np.where(gap < _POSITION_TOL * (self.space.unit + np.abs(t)), which, -1)
+
+    def _units(self, normals, offsets):
+        """The `_Unit` of each direction of jumps off the hyperplanes, and those with too few critical points."""
+        points, jumps, found = [], [], []
+        for line in self.lines[: self.n_done]:
+            which = self._nearest(line, normals, offsets)
+            rest = np.setdiff1d(np.arange(len(line.positions)), which[which >= 0])
+            points.append(line.points[rest])
+            jumps.append(line.units[rest])
+            found.append(np.where(good(line)[rest, None], line.normals[rest], np.nan))
+        P, U, N = np.concatenate(points), np.concatenate(jumps), np.concatenate(found)
+        units, few, left = [], [], np.ones(len(U), dtype=bool)
+        for i in range(len(U)):
+            if not left[i]:
+                continue
+            same = left & (U @ U[i] > 1.0 - _SAME_DIRECTION)
+            left &= ~same
+            direction = U[same].mean(axis=0)
+            unit = _Unit(P[same], N[same], direction / np.linalg.norm(direction))
+            (units if same.sum() >= _LEAST_POINTS else few).append(unit)
+        return units, few
+
+    def _with_signs(self, W, b, V, c, U):
+        """The layers with the signs and sizes of the second one, from outputs: these are linear in both.
+
+        With unit jumps u_j, outputs are ``1/2 sum_j r_j u_j (|z_j| + s_j z_j)`` and constants.
+        """
+        n, (m, mL) = _SAMPLES_PER_UNIT * len(c) + _MORE_SAMPLES, U.shape
+        X = np.array(_RADII)[np.arange(n) % len(_RADII), None] * self.rng.standard_normal((n, len(W)))
+        X = self.space.within_reach(X)
+        Z = np.maximum(X @ W + b, 0.0) @ V + c
+        A = np.einsum("nj,jp->npj", np.hstack([np.abs(Z), Z]), np.vstack([U, U])).reshape(n * mL, 2 * m)
+        A = np.hstack([A, np.tile(np.eye(mL), (n, 1))])
+        sizes = np.maximum(np.linalg.norm(A, axis=0), _TINY)
+        x = np.linalg.lstsq(A / sizes, self.space.query(X).ravel())[0] / sizes
+        with np.errstate(divide="ignore", invalid="ignore"):
+            signs = x[m : 2 * m] / x[:m]
+        if not np.all(np.abs(np.abs(signs) - 1.0) < _SIGN_ERROR):
+            raise NotIdentified(STAGE, "signs", "outputs do not determine the signs of the second layer.")
+        signs = np.sign(signs)
+        return W, b, (V * signs, c * signs, 2.0 * U * x[:m, None])
+
+
+class _Unit:
+    """Critical points (n, D) of a unit of the second layer, normals there (nan where unknown), and its jump."""
+
+    def __init__(self, points, normals, direction):
+        self.points, self.direction = points, direction
+        self.known = ~np.isnan(normals[:, 0])
+        self.normals = normals[self.known] / np.linalg.norm(normals[self.known], axis=1, keepdims=True)
+
+
+def _rows_by_sizes(normals, offsets, unit):
+    """Equations of (a, p, q) in ``a . |z| + p . x + q``: its zeros, and that normals have its gradient's direction."""
+    D = normals.shape[1]
+    Z = unit.points @ normals.T + offsets
+    zeros = np.hstack([np.abs(Z), unit.points, np.ones((len(Z), 1))])
+    gradients = np.concatenate(
+        [
+            np.sign(Z[unit.known])[:, None, :] * normals.T,
+            np.broadcast_to(np.eye(D), (unit.known.sum(), D, D)),
+            np.zeros((unit.known.sum(), D, 1)),
+        ],
+        axis=2,
+    )
+    return _stacked(zeros, gradients, unit)
+
+
+def _rows_by_outputs(W, b, unit):
+    """Equations of (a, q) in ``a . relu(z) + q``."""
+    Z = unit.points @ W + b
+    zeros = np.hstack([np.maximum(Z, 0.0), np.ones((len(Z), 1))])
+    gradients = np.concatenate([(Z[unit.known] > 0.0)[:, None, :] * W, np.zeros((unit.known.sum(), len(W), 1))], axis=2)
+    return _stacked(zeros, gradients, unit)
+
+
+def _stacked(zeros, gradients, unit):
+    """Rows of both kinds, those of gradients (g, D, q) without their part along the normals."""
+    along = np.einsum("gd,gdq->gq", unit.normals, gradients)
+    gradients = gradients - unit.normals[:, :, None] * along[:, None, :]
+    sizes = 1.0 + np.linalg.norm(unit.points, axis=1)
+    return np.concatenate([zeros / sizes[:, None], gradients.reshape(-1, zeros.shape[1])])
+
+
+def _null_vector(rows):
+    """The vector in the null space of the rows, or None if it is not unique; and which entries no row contains (q,)."""
+    sizes = np.linalg.norm(rows, axis=0)
+    unseen = sizes < _TINY
+    seen, rows = ~unseen, rows[:, ~unseen]
+    if len(rows) < rows.shape[1]:
+        return None, unseen
+    triangle = np.linalg.qr(rows / sizes[seen], mode="r")
+    values, V = np.linalg.svd(triangle)[1:]
+    if values[-1] > _NULL * values[0] or values[-2] < max(_GAP * values[-1], _DETERMINED * values[0]):
+        return None, unseen
+    v = np.zeros(len(sizes))
+    v[seen] = V[-1] / sizes[seen]
+    return v / np.linalg.norm(v), unseen
+
+
+def _signs(normals, offsets, units):
+    """Signs (m_1,) of the first layer: for each unit of the second, ``p = W_1 (s * a)``."""
+    (m1, D), rows, right = normals.shape, [], []
+    for unit in units:
+        v, unseen = _null_vector(_rows_by_sizes(normals, offsets, unit))
+        if v is not None and not unseen.any():
+            size = np.linalg.norm(v[m1 : m1 + D])
+            rows.append(v[:m1] * normals.T / size)
+            right.append(v[m1 : m1 + D] / size)
+    if len(rows) * D < _OVERDETERMINED * m1:
+        raise NotIdentified(STAGE, "signs", "too few units of a second layer are determined.")
+    A, y, weights = np.array(rows), np.array(right), np.ones(len(rows))
+    for _ in range(_SIGN_STEPS):
+        s = np.linalg.lstsq((A * weights[:, None, None]).reshape(-1, m1), (y * weights[:, None]).ravel())[0]
+        weights = 1.0 / np.maximum(np.linalg.norm(A @ s - y, axis=1) / _INLIER, 1.0)
+    if np.any(np.abs(np.abs(s) - 1.0) > _SIGN_ERROR):
+        raise NotIdentified(STAGE, "signs", "the signs of the first layer are not determined.")
+    return np.sign(s)
