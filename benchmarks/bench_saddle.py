@@ -8,7 +8,8 @@ Parts: `exact` (Example 1 by its formulas, extended networks, digits with defaul
 paper: success rate against width on Example 1, and batched restarts against a loop over seeds), `times` (escape times,
 the printed and the corrected formula against simulated gradient flow), `depth` (low rank against depth on digits),
 `training` (Figures 1, 3 and 4 on digits), `rank_two` (how often six layers reach the second rank), `features` (escape
-directions and principal components on five tables). `mnist` runs only if selected: the paper's own setting, six layers
+directions and principal components on five tables), `bounds` (certified upper bounds of speeds at depth two on 20
+problems). `mnist` runs only if selected: the paper's own setting, six layers
 of width 1000 with batches of 32, on a local file of MNIST (arrays ``x_train``, ``y_train`` as Keras stores them) or on
 digits. The paper is Bantzis, Simon, Jacot (2025), "Saddle-to-saddle dynamics in deep ReLU networks: low-rank bias in
 the first saddle escape".
@@ -21,6 +22,7 @@ import sys
 import warnings
 
 from parts.saddle import (  # noqa: F401  (registers the parts)
+    bounds,
     depth,
     exact,
     features,

@@ -52,6 +52,7 @@ EXACT_BITS = range(
 )  # twenty a row; weights off the grid from the 300th, float32 outputs from the 500th
 SCALE = range(2_050_000, 2_051_000)  # twenty a row
 REAL_MODELS = range(2_100_000, 2_101_000)  # networks from the first, other models from the 500th
+SADDLE_BOUNDS = range(2_500_000, 2_500_100)  # one a problem
 LABELS = range(2_150_000, 2_151_000)  # twenty a row; models that are refused from the 500th
 LANDSCAPE_LOSSES = range(2_400_000, 2_401_000)
 HIERARCHICAL_WIDTHS = range(2_450_000, 2_451_000)  # twenty a row; without noise from the 500th

@@ -10,5 +10,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "module": ["BiasFreeMLP"],
         "planar_escape": ["fastest_planar_escape"],
         "plateaus": ["detect_escapes"],
+        "shallow_escape": ["fastest_shallow_escape"],
     },
 )

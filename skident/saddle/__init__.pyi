@@ -22,6 +22,7 @@ __all__ = [
     "SaddleToSaddleRegressor",
     "detect_escapes",
     "fastest_planar_escape",
+    "fastest_shallow_escape",
 ]
 
 class BiasFreeMLP(Module):
@@ -249,3 +250,13 @@ def detect_escapes(
 
 def fastest_planar_escape(X: ArrayLike, gradient: ArrayLike, *, tol: float = ..., max_subsets: int = ...) -> Any:
     """Maximize ``-<G, w_3 relu(relu(X W_1) w_2)>`` over layers of norm one and any number of first-layer units."""
+
+def fastest_shallow_escape(
+    X: ArrayLike,
+    gradient: ArrayLike,
+    *,
+    tol: float = ...,
+    max_regions: int = ...,
+    random_state: int | RandomState | None = ...,
+) -> Any:
+    """Maximize ``-<G, relu(X W_1) w_2>`` over layers of norm one and any number of units."""
