@@ -15,7 +15,7 @@ from skident.oracle import NotIdentified
 from .checks import wrong_boundary_points
 from .deep_logits import DeepLogits, refined_deep
 from .first_layer import FirstLayer
-from .joint import MAX_UNKNOWNS, null_space
+from .joint import MAX_UNKNOWNS, null_space, separating
 from .missing_unit import with_missing_unit
 from .one_layer import Found, one_layer, open_coefficients
 from .peeled import Peeled
@@ -34,7 +34,7 @@ _LINES_PER_PARAMETER = 2  # further ones
 _EXPLAINED = 1e-7  # distance of a boundary point from the network's boundary, relative to 1 + |x|, that is an error
 _MAX_MISSING = 6  # units that are added one by one (budget)
 _MAX_RESTARTS = 2  # searches behind the first layer that begin again (budget)
-_N_LABELS = 200  # that decide the sign of coefficients without a unit (statistics)
+_N_LABELS = 100  # per class that logits without a unit must explain (statistics)
 _MAX_STARTS = 30  # boundary points that are moved into the region per round (budget)
 _DEPTHS = (0.003, 0.01, 0.03, 0.1, 1e-3)  # behind the walls, to which they are moved, in standard deviations
 _GRID = np.array([-1, -0.5, -0.2, -0.1, -0.03, -0.01, 0, 0.01, 0.03, 0.1, 0.2, 0.5, 1.0])  # of segments there
@@ -147,19 +147,22 @@ def _completed(first, inner, logits, X):
 
 def _without_idle_units(labels, logits, X, pairs, rng):
     """The logits without units that boundary points do not need, and the null vectors left."""
-    h, n_classes, U = logits.hidden(X), len(labels.classes), labels.draw(_N_LABELS, rng, (0.5, 4.0))
+    h, n_classes, U = (
+        logits.hidden(X),
+        len(labels.classes),
+        labels.draw(_N_LABELS * len(labels.classes), rng, (0.5, 4.0)),
+    )
     N, _ = null_space(logits.second, h, pairs, n_classes)
-    seen = labels(U) if len(N) > 1 else None
-    j = len(logits.second) - 1
-    while len(N) > 1 and j >= 0:
+    if len(N) < 2:
+        return logits, N
+    seen = labels(U)
+    U, seen = logits.hidden(U[seen >= 0]), seen[seen >= 0]
+    for j in range(len(logits.second) - 1, -1, -1):
         second = np.delete(logits.second, j, axis=0)
         fewer, _ = null_space(second, h, pairs, n_classes)
-        if len(fewer) == len(N) - 1:
-            coef = np.tensordot(np.tensordot(fewer, np.delete(logits.coef, j, axis=0), 2), fewer, 1)
+        coef = separating(second, fewer, U, seen) if len(fewer) == len(N) - 1 > 0 else None
+        if coef is not None:  # with three classes a unit may be needed whose coefficients are open
             logits, N = replace(logits, second=second, coef=coef).normalized(), fewer
-            if np.mean(logits.predict(U) == seen) < np.mean(replace(logits, coef=-logits.coef).predict(U) == seen):
-                logits = replace(logits, coef=-logits.coef)
-        j -= 1
     return logits, N
 
 
