@@ -8,7 +8,7 @@ from .facets import find_facet
 from .points import bisect, random_crossings, sizes
 from .units import Pencil
 
-__all__ = ["aimed_pencils", "moves"]
+__all__ = ["aim_along", "aimed_pencils", "moves"]
 
 _MOVE = 1e-4  # along a direction, in standard deviations, by which a label may change
 _OFFSET = 1e-8  # of both labels from the boundary, relative to 1 + |x|
@@ -104,3 +104,13 @@ def _point_between(labels, on, off, s):
 
 def _unit(v):
     return v / np.linalg.norm(v)
+
+
+def aim_along(beyond, facet, other):
+    """Start and target of a path on `beyond` along its ridge with `facet`, to where the bend to `other` continues."""
+    q, C = beyond.point, other.plane
+    basis = np.linalg.qr(np.column_stack([beyond.normal, facet.normal]))[0]
+    d = C[:-1] - basis @ (basis.T @ C[:-1])
+    slope = C[:-1] @ d
+    t = -(C @ np.append(q, 1.0)) / slope if slope > 0 else 1.0
+    return beyond, q + 2.0 * t * d

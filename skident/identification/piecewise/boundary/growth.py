@@ -26,6 +26,8 @@ _MIN_SIDE = 1e-6  # distance of a boundary point from the new unit's hyperplane,
 _SHARES = (0.8, 0.4, 0.2, 0.1, 0.05)  # of paths, at which points beyond a new unit are bisected, farthest first
 _INTERVAL = 1e-7  # of these bisections, relative to 1 + |x|
 _MORE_BEYOND = 5  # such points beyond the unknowns (statistics)
+_RATIO_BEYOND = 1.3  # such points per unknown of units with many inputs, which are fitted to these points alone
+_MANY_INPUTS = 150  # from which networks of usual widths are too large for other fits
 _TRIES_BEYOND = 3  # paths per point (budget)
 _BEYOND_TARGETS = (0.5, 6.0)  # standard deviations of the points that these paths head for, log-uniform
 _MIN_LEVER = 1e-4  # distance of a boundary point from the facet's plane, from which it determines or confirms a scale
@@ -171,7 +173,8 @@ def points_beyond(labels, surface, k, start, rng):
 
     Errors of a unit's hyperplane are inverse to these distances, and units behind it inherit them.
     """
-    X, side, wanted = [], surface.signs(start)[k], len(start) + 1 + _MORE_BEYOND
+    X, side = [], surface.signs(start)[k]
+    wanted = len(start) + 1 + _MORE_BEYOND if len(start) < _MANY_INPUTS else int(_RATIO_BEYOND * len(start))
     for target in labels.draw(_TRIES_BEYOND * wanted, rng, _BEYOND_TARGETS):
         if len(X) >= wanted:
             break

@@ -6,8 +6,10 @@ import numpy as np
 
 from skident.oracle import NotIdentified
 
+from .aiming import aim_along
 from .facets import find_facet
 from .growth import facet_beyond, pencil_at, points_beyond, scale_of
+from .joint import MAX_UNKNOWNS
 from .points import random_crossings
 from .straight import bends_along
 from .surfaces import Surface, crossing, departure
@@ -242,7 +244,9 @@ class Search:
 
     def _refine(self, surface):
         """Fit the surface to its boundary points, so that errors do not grow from unit to unit."""
-        own = [set(p) == set(surface.pair) for p in self.pairs]
+        own = np.flatnonzero([set(p) == set(surface.pair) for p in self.pairs])
+        if self.units.hyperplanes.size > MAX_UNKNOWNS:
+            own = np.intersect1d(own, self.far)
         surface.refine(np.array(self.points)[own])
         self._refined = len(self.units.hyperplanes)
 
@@ -292,7 +296,7 @@ class Search:
             clean, facets = 0, [*facets, beyond]
             if self._add(pencil_at(facet.plane, beyond, touch.point)):
                 return
-            aims += [_aim(beyond, facet, other) for before, other in bends if before is facet]
+            aims += [aim_along(beyond, facet, other) for before, other in bends if before is facet]
             bends.append((facet, beyond))
         self.scattered += len(bends)
         if self.scattered >= _MAX_PENCILS:
@@ -358,13 +362,3 @@ def _explains(surface, x):
 def _axes(normals):
     """The axes of those unit normals that are axis-parallel."""
     return [int(np.argmax(np.abs(n))) for n in normals if np.sum(np.abs(n) > 1e-9) == 1]
-
-
-def _aim(beyond, facet, other):
-    """Start and target of a path on `beyond` along its ridge with `facet`, to where the bend to `other` continues."""
-    q, C = beyond.point, other.plane
-    basis = np.linalg.qr(np.column_stack([beyond.normal, facet.normal]))[0]
-    d = C[:-1] - basis @ (basis.T @ C[:-1])
-    slope = C[:-1] @ d
-    t = -(C @ np.append(q, 1.0)) / slope if slope > 0 else 1.0
-    return beyond, q + 2.0 * t * d

@@ -27,6 +27,7 @@ _MAX_RESIDUAL = 1e-10  # of a refinement; more has the same cause
 _FIT_TOL = 1e-7  # distance of a boundary point, relative to 1 + |x|, within which it belongs to the surface
 _LOST_TOL = 1e-8  # the same distance for points that a refinement must not lose
 _DAMPING = 1e-6  # of combinations that few points determine: rounding would move them (rounding)
+_OVERDETERMINED = 1.1  # points per unknown of a large refinement, whose points must lie far apart (statistics)
 _MIN_EFFECT = 1e-12  # coefficient of a unit below which rounding explains it
 
 
@@ -130,7 +131,8 @@ class Surface:
         size, H = np.linalg.norm(column), self.units.hyperplanes
         logits = Logits(H[known], np.column_stack([np.zeros(len(column)), column]))
         own = X[_fits(logits, X, _FIT_TOL)]
-        if len(own) < len(column) or H[known].size > MAX_UNKNOWNS:
+        unknowns = H[known].size + len(column)
+        if len(own) < (len(column) if unknowns <= MAX_UNKNOWNS else _OVERDETERMINED * unknowns):
             return
         found, worst = refined(logits, own, np.tile([1, 0], (len(own), 1)), steps=1, damping=_DAMPING)
         if worst > _MAX_RESIDUAL or np.abs(found.hyperplanes - H[known]).max(initial=0.0) > _MAX_CHANGE:
