@@ -9,7 +9,7 @@ from .points import bisect, bracket, sizes
 from .surfaces import crossing
 from .units import Pencil
 
-__all__ = ["facet_beyond", "pencil_at", "points_beyond", "scale_of"]
+__all__ = ["facet_beyond", "pencil_at", "points_beyond", "scale_of", "waiting_unit"]
 
 _BEYOND = (0.08, 0.02, 4e-3, 5e-4)  # distances beyond a bend at which the next facet is measured
 _FOLD = 3.0  # radians from the direction of the path, up to which the facet beyond a sharp bend may turn
@@ -18,6 +18,11 @@ _OFFSET = 1e-9  # of both labels from the boundary, relative to 1 + |x|
 _MIN_BEND = (
     5e-6  # distance of the boundary from the plane, over that from the bend, below which the plane is inaccurate
 )
+_N_AGREEING = 3  # boundary points beyond a bend that must give the same scale (statistics)
+_NEAR_BEND = 0.02  # distance of these points beyond the bend
+_ASIDE = 0.3  # of that distance, aside
+_AGREEMENT = 1e-6  # relative, of these scales; those of another unit differ by percents
+_ON_UNIT = 1e-6  # distance of the bend from the unit's hyperplane, relative to 1 + |x|
 _MIN_SINE = 1e-6  # of the angle at a bend; smaller ones are lost in rounding
 _STEPS = (0.3, 0.1)  # beyond a known hyperplane, at which the scale of a facet is measured, and confirmed
 _FLAT_AT = np.array([0.4, 0.97])  # of the way to that hyperplane, where the facet must be flat
@@ -103,6 +108,44 @@ def scale_of(labels, surface, plane, facet):
             found.append(mu)
             points.append(y)
     return None, points
+
+
+def waiting_unit(labels, surface, plane, x, d, waiting, rng):
+    """The facet of `waiting` whose unit the bend at x of a path in direction d on `plane` belongs to, and its scale.
+
+    Boundary points, the third result, beyond the bend determine that scale several times: they cost far less than a
+    facet there. The first two are None if no facet's scales agree.
+    """
+    items = [w for w in waiting if w[0] is surface]
+    Y = _just_beyond(labels, plane, surface.pair, x, d, rng) if items else []
+    if len(Y) < _N_AGREEING:
+        return None, None, Y
+    one = np.column_stack([Y, np.ones(len(Y))])
+    for item in items:
+        own, B = surface.plane_at(surface.signs(item[1])), one @ item[2].plane
+        if np.abs(B).min() < _MIN_LEVER:
+            continue
+        scales = one @ (own - plane) / B
+        mu = np.median(scales)
+        jump = mu * item[2].plane - own
+        on = abs(jump @ np.append(x, 1.0)) < _ON_UNIT * (1 + np.linalg.norm(x)) * np.linalg.norm(jump[:-1])
+        if mu > 0 and on and np.ptp(scales) < _AGREEMENT * mu:
+            return item, mu, Y
+    return None, None, Y
+
+
+def _just_beyond(labels, plane, pair, x, d, rng):
+    """Boundary points beyond the bend at x, off the facet before it."""
+    n, Y = plane[:-1] / np.linalg.norm(plane[:-1]), []
+    for _ in range(_N_AGREEING):
+        t = rng.standard_normal(len(x))
+        t -= (t @ n) * n
+        q = x + _NEAR_BEND * (d + _ASIDE * t / np.linalg.norm(t))
+        y = crossing(labels, q, n, 0.25 * _NEAR_BEND, pair)
+        if y is None or abs(plane @ np.append(y, 1.0)) < _MIN_BEND * _NEAR_BEND * np.linalg.norm(plane[:-1]):
+            return []
+        Y.append(y)
+    return Y
 
 
 def _beyond(unit, q, y):

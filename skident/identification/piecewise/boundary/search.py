@@ -8,7 +8,7 @@ from skident.oracle import NotIdentified
 
 from .aiming import aim_along
 from .facets import find_facet
-from .growth import facet_beyond, pencil_at, points_beyond, scale_of
+from .growth import facet_beyond, pencil_at, points_beyond, scale_of, waiting_unit
 from .joint import MAX_UNKNOWNS
 from .points import random_crossings
 from .straight import bends_along
@@ -181,6 +181,11 @@ class Search:
 
     def _grow(self, surface, plane, x, d):
         """The unit at a bend x of a path in direction d on `plane`."""
+        item, mu, points = waiting_unit(self.labels, surface, plane, x, d, self._waiting, self.rng)
+        self.remember(points, [surface.pair] * len(points))
+        if item is not None and self._learn_scaled(*item, mu):
+            self._learn_waiting()
+            return "unit"
         facet = facet_beyond(self.labels, plane, surface.pair, x, d, self.rng)
         if facet is None:
             if self._refined < len(self.units.hyperplanes):
@@ -208,8 +213,11 @@ class Search:
         plane = surface.plane_at(surface.signs(before))
         mu, points = scale_of(self.labels, surface, plane, facet)
         self.remember(points, [surface.pair] * len(points))
-        if mu is None:
-            return False
+        return mu is not None and self._learn_scaled(surface, before, facet, mu)
+
+    def _learn_scaled(self, surface, before, facet, mu):
+        """Whether the facet beyond the bend after `before` with scale `mu` gives a new unit."""
+        plane = surface.plane_at(surface.signs(before))
         jump = mu * facet.plane - plane
         size = np.linalg.norm(jump[:-1])
         if self.units.knows(jump / size):
