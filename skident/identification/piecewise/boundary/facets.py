@@ -8,7 +8,7 @@ import numpy as np
 
 from .points import bisect, bracket, orthonormal_complement
 
-__all__ = ["Facet", "find_facet"]
+__all__ = ["Facet", "axes_of", "find_facet"]
 
 _COARSE_RADII = (1e-3, 1e-5)  # of the points that give the coarse normal
 _RADII = (0.5, 0.2, 0.08, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4)  # of the points that give the normal, largest first
@@ -125,3 +125,8 @@ def _interior(labels, x, n, r, pair, inward, rng, slack):
         if found is not None:
             return found
     return None
+
+
+def axes_of(normals):
+    """The axes of those unit normals that are axis-parallel."""
+    return [int(np.argmax(np.abs(n))) for n in normals if np.sum(np.abs(n) > 1e-9) == 1]

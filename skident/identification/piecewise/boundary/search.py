@@ -7,12 +7,12 @@ import numpy as np
 from skident.oracle import NotIdentified
 
 from .aiming import aim_along
-from .facets import find_facet
+from .facets import axes_of, find_facet
 from .growth import facet_beyond, pencil_at, points_beyond, scale_of, waiting_unit
 from .joint import MAX_UNKNOWNS
 from .points import random_crossings
 from .straight import bends_along
-from .surfaces import Surface, crossing, departure
+from .surfaces import EXPLAINED, Surface, crossing, departure
 from .units import Units
 
 __all__ = ["Search"]
@@ -30,7 +30,6 @@ _SPREAD_SIZE = 2e-9  # of the interval, relative to 1 + |x|: both labels are kno
 _MAX_SPREAD = 20  # such points
 _SPREAD_PER_UNIT = 2  # further ones
 _NEAR = 1e-6  # distance from a known hyperplane, relative to 1 + |x|, within which a bend is that unit's
-_EXPLAINED = 1e-7  # distance of a boundary point from a surface that explains it
 _MAX_TRIES = 4  # paths towards an unexplained boundary point before a facet is measured there
 _MAX_REFINED = 500  # entries of hyperplanes up to which a surface is refined after each unit (processor time)
 _GROWTH = 1.2  # of the number of units, after which it is refined later
@@ -68,10 +67,10 @@ class Search:
         pair = tuple(map(int, pair))
         own = [s for s in self.surfaces if set(s.pair) == set(pair)]
         if measure:
-            on = [abs(s.base.plane @ np.append(x, 1.0)) < _EXPLAINED * (1.0 + np.linalg.norm(x)) for s in own]
+            on = [abs(s.base.plane @ np.append(x, 1.0)) < EXPLAINED * (1.0 + np.linalg.norm(x)) for s in own]
             if not any(on):
                 own = []
-        explained = [_explains(s, x) for s in own]
+        explained = [s.explains(x) for s in own]
         if any(explained):  # the hypothesis is another surface's: a bend separates both
             own = [s for s, e in zip(own, explained, strict=True) if not e]
             for _ in range(_MAX_TRIES if own else 0):
@@ -82,7 +81,7 @@ class Search:
         while own and failed < _MAX_TRIES:
             surface, start = self._nearest(own, x)
             result = self._step(surface, start, x)
-            if _explains(surface, x):
+            if surface.explains(x):
                 return
             failed += result not in ("unit", "crossed")
         facet = self.facet(x, pair, u)
@@ -103,7 +102,7 @@ class Search:
             return None
         self.remember(facet.support, [facet.pair] * len(facet.support))
         self.normals.append(facet.normal)
-        if len(self.normals) == 1 and len(_axes(self.normals)):
+        if len(self.normals) == 1 and len(axes_of(self.normals)):
             self._survey()
         return facet
 
@@ -114,7 +113,7 @@ class Search:
             facet = find_facet(self.labels, x, u, tuple(map(int, pair)), self.rng, largest=_COARSE_LARGEST)
             if facet is not None:
                 self.normals.append(facet.normal)
-            axes = _axes(self.normals)
+            axes = axes_of(self.normals)
             if len(axes) < len(self.normals):
                 return
             if len(axes) >= _MIN_TREE and len(set(axes)) > 1:
@@ -343,7 +342,7 @@ class Search:
     def unexplained(self, starts):
         """These boundary points (x, pair, u), those that no surface explains first."""
         return sorted(
-            starts, key=lambda s: any(set(f.pair) == set(map(int, s[1])) and _explains(f, s[0]) for f in self.surfaces)
+            starts, key=lambda s: any(set(f.pair) == set(map(int, s[1])) and f.explains(s[0]) for f in self.surfaces)
         )
 
     def fill(self, overdetermined=20):
@@ -360,13 +359,3 @@ class Search:
             X, pairs, _ = random_crossings(self.labels, min(needed - len(self.points), 60), self.rng, rarest)
             self.remember(X, pairs)
             self.random += len(X)
-
-
-def _explains(surface, x):
-    plane = surface.plane_at(surface.signs(x))
-    return abs(plane @ np.append(x, 1.0)) < _EXPLAINED * np.linalg.norm(plane)
-
-
-def _axes(normals):
-    """The axes of those unit normals that are axis-parallel."""
-    return [int(np.argmax(np.abs(n))) for n in normals if np.sum(np.abs(n) > 1e-9) == 1]

@@ -9,8 +9,9 @@ import numpy as np
 from .joint import MAX_UNKNOWNS, Logits, refined
 from .points import bisect, bracket, sizes
 
-__all__ = ["Path", "Surface", "Touch", "departure"]
+__all__ = ["EXPLAINED", "Path", "Surface", "Touch", "departure"]
 
+EXPLAINED = 1e-7  # distance of a boundary point from a surface that explains it
 _TO_WALL = 0.9  # of the way to the end of the region that is queried, at which a path ends
 _MAX_PIECES = 60  # facets per path (budget)
 _SHORTEST = 1e-3  # of a path's last piece, in standard deviations
@@ -98,6 +99,11 @@ class Surface:
     def plane_at(self, signs):
         """Plane (D + 1,) of the linear piece with these sides."""
         return self.plane + np.nan_to_num(self.coef * signs) @ self.units.hyperplanes
+
+    def explains(self, x):
+        """Whether the boundary point x (D,) lies on the surface."""
+        plane = self.plane_at(self.signs(x))
+        return abs(plane @ np.append(x, 1.0)) < EXPLAINED * np.linalg.norm(plane)
 
     def learn(self, k, coef, sign):
         """Set the coefficient of unit k, measured from its side `sign`."""
