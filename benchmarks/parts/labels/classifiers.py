@@ -93,7 +93,16 @@ class Classifiers:
     @staticmethod
     def tables(result):
         """One row per kind of classifier."""
-        head = ["classifier", "recovered", "exact", "false exact", "open", "max error", "labels", "at the boundary"]
+        head = [
+            "classifier",
+            "recovered",
+            "exact",
+            "false exact",
+            "undetermined",
+            "max error",
+            "labels",
+            "at the boundary",
+        ]
         return format_table(
             [*head, "median queries", "per (m + 1)(D + 1)", "max s"], [_cells(row) for row in result["rows"]]
         )

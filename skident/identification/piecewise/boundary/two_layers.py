@@ -161,7 +161,7 @@ def _without_idle_units(labels, logits, X, pairs, rng):
         second = np.delete(logits.second, j, axis=0)
         fewer, _ = null_space(second, h, pairs, n_classes)
         coef = separating(second, fewer, U, seen) if len(fewer) == len(N) - 1 > 0 else None
-        if coef is not None:  # with three classes a unit may be needed whose coefficients are open
+        if coef is not None:  # with three classes a unit may be needed whose coefficients are undetermined
             logits, N = replace(logits, second=second, coef=coef).normalized(), fewer
     return logits, N
 
