@@ -86,10 +86,10 @@ class Relaxation:
 
 
 class _Program:
-    """The dual of one region's relaxation in y = (t, log rho, sigma, mu, nu).
+    """The dual of one region's relaxation in y = (t, log rho, sigma, theta, mu, nu).
 
-    t belongs to the sphere, rho (p,) to samples of either sign with ``g > 0``, sigma (q,) to those with ``g < 0``,
-    mu (f,) to the given signs and nu (f (f - 1) / 2,) to their products.
+    t belongs to the sphere, rho (p,) to samples of either sign with ``g > 0``, sigma and theta (q,) to those with
+    ``g < 0``, mu (f,) to the given signs and nu (f (f - 1) / 2,) to their products.
     """
 
     def __init__(self, relaxation, signs):
@@ -100,6 +100,7 @@ class _Program:
         active = given[signs[given] > 0]
         self.gains, self.convex = g[self.free], X[self.free]
         self.losses, self.concave = -g[negative], X[negative]
+        self.reach = relaxation.norms[negative]
         self.walls = X[given] * signs[given, None]
         self.pairs = np.triu_indices(len(given), 1)
         self.linear = self.gains @ self.convex / 2 + g[active] @ X[active]
@@ -107,31 +108,32 @@ class _Program:
         self.rounding = _ROUNDING * relaxation.size
 
     def _split(self, y):
-        ends = np.cumsum([1, len(self.gains), len(self.losses), len(self.walls)])
+        ends = np.cumsum([1, len(self.gains), len(self.losses), len(self.losses), len(self.walls)])
         return np.split(y, ends)
 
     def start(self):
-        """Curvatures for inputs of a random direction, and half of every slope."""
+        """Curvatures for inputs of a random direction, and halves of sigma and theta."""
         rho = self.log_scale + np.log(self.convex.shape[1]) / 2
         n_multipliers = len(self.walls) + len(self.pairs[0])
-        return np.concatenate([[0.0], rho, np.full(len(self.losses), 0.5), np.zeros(n_multipliers)])
+        return np.concatenate([[0.0], rho, np.full(2 * len(self.losses), 0.5), np.zeros(n_multipliers)])
 
     def limits(self):
         """Bounds of y for the solver."""
         curvatures = [(low + _LEAST_CURVATURE, low + _MOST_CURVATURE) for low in self.log_scale]
         n_multipliers = len(self.walls) + len(self.pairs[0])
-        return [(None, None), *curvatures, *[(0.0, 1.0)] * len(self.losses), *[(0.0, None)] * n_multipliers]
+        return [(None, None), *curvatures, *[(0.0, 1.0)] * (2 * len(self.losses)), *[(0.0, None)] * n_multipliers]
 
     def _matrix(self, y):
         """The form whose value at (1, w) bounds the sum, up to the constant; and rho."""
-        (t,), log_rho, sigma, mu, nu = self._split(y)
+        (t,), log_rho, sigma, theta, mu, nu = self._split(y)
         rho = np.exp(log_rho)
         form = (self.convex * (self.gains * rho / 4)[:, None]).T @ self.convex
+        form -= (self.concave * (self.losses * theta / (2 * self.reach))[:, None]).T @ self.concave
         if len(nu):
             products = np.zeros((len(mu), len(mu)))
             products[self.pairs] = nu / 2
             form = form + self.walls.T @ (products + products.T) @ self.walls
-        linear = self.linear - (self.losses * sigma) @ self.concave + mu @ self.walls
+        linear = self.linear - (self.losses * (sigma + theta * (0.5 - sigma))) @ self.concave + mu @ self.walls
         matrix = t * self.flip
         matrix[0, 1:] += linear / 2
         matrix[1:, 0] += linear / 2
@@ -147,10 +149,14 @@ class _Program:
         moments = 2.0 * (vectors * (shares / total)) @ vectors.T
         mean, second = moments[0, 1:], moments[1:, 1:]
         squares = np.einsum("ij,jk,ik->i", self.convex, second, self.convex)
+        sigma, theta = self._split(y)[2:4]
+        height = self.concave @ mean
+        spread = np.einsum("ij,jk,ik->i", self.concave, second, self.concave)
         gradient = np.concatenate([
             [np.sum(self.flip * moments)],
             self.gains * (rho * squares - 1.0 / rho) / 4,
-            -self.losses * (self.concave @ mean),
+            -self.losses * (1.0 - theta) * height,
+            -self.losses * ((0.5 - sigma) * height + spread / (2 * self.reach)),
             self.walls @ mean,
             (self.walls @ second @ self.walls.T)[self.pairs],
         ])  # fmt: skip
