@@ -71,11 +71,11 @@ def fastest_shallow_escape(X, gradient, *, tol=1e-2, max_regions=2000, random_st
     -----
     One unit is fastest: the speed is the largest ``|sum_j g_j relu(w . x_j)|`` over the unit sphere. Terms with
     ``g_j > 0`` make it nonconvex. Branch and bound splits the sphere by their signs ``w . x_j``. Within a region,
-    ``relu(z) <= z / 2 + (rho z^2 + 1 / rho) / 4`` for all ``rho > 0``; and ``relu(z)`` is at least ``sigma z`` for sigma
-    in [0, 1], at least ``z / 2 + z^2 / (2 |x|)``, and at least any mean of both. The signs of the region add
-    ``w . x_j`` and their products with multipliers of at least zero. What remains is a quadratic function on the
-    sphere, whose maximum is a largest eigenvalue. Its minimum over all multipliers is a semidefinite program, and every
-    choice of them is a bound, to rounding.
+    ``relu(z) <= z / 2 + (rho z^2 + 1 / rho) / 4`` for all ``rho > 0``; and relu(z) is at least ``sigma z`` for sigma in
+    [0, 1], at least ``z / 2 + z^2 / (2 |x|)``, and at least any mean of both. The signs of the region add ``w . x_j``
+    and their products with multipliers of at least zero. What remains is a quadratic function on the sphere, whose
+    maximum is a largest eigenvalue. Its minimum over all multipliers is a semidefinite program, and every choice of
+    them is a bound, to rounding.
 
     Cost: on tables with 2 to 10 columns and 100 to 600 rows, the two regions of either sign of w_2 suffice for 1 %, in
     0.1 to 1 s. A gradient that is noise takes up to some hundred regions, and 25 s. Source: Proposition 3.2 of Bantzis,

@@ -86,9 +86,9 @@ class Relaxation:
 
 
 class _Program:
-    """The dual of one region's relaxation in y = (t, log rho, sigma, theta, mu, nu).
+    """The dual of one region's relaxation in y = (t, log rho, sigma, kappa, mu, nu).
 
-    t belongs to the sphere, rho (p,) to samples of either sign with ``g > 0``, sigma and theta (q,) to those with
+    t belongs to the sphere, rho (p,) to samples of either sign with ``g > 0``, sigma and kappa (q,) to those with
     ``g < 0``, mu (f,) to the given signs and nu (f (f - 1) / 2,) to their products.
     """
 
@@ -112,7 +112,7 @@ class _Program:
         return np.split(y, ends)
 
     def start(self):
-        """Curvatures for inputs of a random direction, and halves of sigma and theta."""
+        """Curvatures for inputs of a random direction, and halves of sigma and kappa."""
         rho = self.log_scale + np.log(self.convex.shape[1]) / 2
         n_multipliers = len(self.walls) + len(self.pairs[0])
         return np.concatenate([[0.0], rho, np.full(2 * len(self.losses), 0.5), np.zeros(n_multipliers)])
@@ -125,15 +125,15 @@ class _Program:
 
     def _matrix(self, y):
         """The form whose value at (1, w) bounds the sum, up to the constant; and rho."""
-        (t,), log_rho, sigma, theta, mu, nu = self._split(y)
+        (t,), log_rho, sigma, kappa, mu, nu = self._split(y)
         rho = np.exp(log_rho)
         form = (self.convex * (self.gains * rho / 4)[:, None]).T @ self.convex
-        form -= (self.concave * (self.losses * theta / (2 * self.reach))[:, None]).T @ self.concave
+        form -= (self.concave * (self.losses * kappa / (2 * self.reach))[:, None]).T @ self.concave
         if len(nu):
             products = np.zeros((len(mu), len(mu)))
             products[self.pairs] = nu / 2
             form = form + self.walls.T @ (products + products.T) @ self.walls
-        linear = self.linear - (self.losses * (sigma + theta * (0.5 - sigma))) @ self.concave + mu @ self.walls
+        linear = self.linear - (self.losses * (sigma + kappa * (0.5 - sigma))) @ self.concave + mu @ self.walls
         matrix = t * self.flip
         matrix[0, 1:] += linear / 2
         matrix[1:, 0] += linear / 2
@@ -149,13 +149,13 @@ class _Program:
         moments = 2.0 * (vectors * (shares / total)) @ vectors.T
         mean, second = moments[0, 1:], moments[1:, 1:]
         squares = np.einsum("ij,jk,ik->i", self.convex, second, self.convex)
-        sigma, theta = self._split(y)[2:4]
+        sigma, kappa = self._split(y)[2:4]
         height = self.concave @ mean
         spread = np.einsum("ij,jk,ik->i", self.concave, second, self.concave)
         gradient = np.concatenate([
             [np.sum(self.flip * moments)],
             self.gains * (rho * squares - 1.0 / rho) / 4,
-            -self.losses * (1.0 - theta) * height,
+            -self.losses * (1.0 - kappa) * height,
             -self.losses * ((0.5 - sigma) * height + spread / (2 * self.reach)),
             self.walls @ mean,
             (self.walls @ second @ self.walls.T)[self.pairs],
