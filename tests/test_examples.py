@@ -227,6 +227,13 @@ def test_labels(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
+def test_digits(tmp_path, monkeypatch, capsys):
+    printed = run("plot_26_digits", tmp_path, monkeypatch, capsys)
+    assert "exact: relative maximum error" in printed and "widths (128, 64, 10)" in printed
+    assert float(re.search(rf"largest error of a logit {NUMBER}", printed)[1]) < 1e-7
+
+
+@pytest.mark.slow
 def test_cramer_rao(tmp_path, monkeypatch, capsys):
     printed = run("plot_24_cramer_rao", tmp_path, monkeypatch, capsys)
     for activation in ("tanh", "relu"):
