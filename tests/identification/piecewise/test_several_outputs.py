@@ -213,6 +213,18 @@ def test_other_networks_are_left_to_other_methods(shape, reason):
     assert reason is None or raised.value.reason in (reason, "layers")
 
 
+def test_a_wide_layer_with_a_unit_that_is_never_active_near_the_center():
+    """Its size follows from its critical points, not from outputs near the center."""
+    network = planted((12, 18, 10, 5), 1)
+    b = [v.copy() for v in network.biases]
+    b[1][0] = -8.0 * np.linalg.norm(network.weights[1][:, 0])
+    network = network.with_parameters(network.weights, b)
+    found = find_network(network, 12, np.full(5, ERROR), np.random.RandomState(0))
+    X = 20.0 * np.random.RandomState(99).standard_normal((2000, 12))
+    assert found.layer_widths == network.layer_widths
+    assert np.abs(found(X) - network(X)).max() < 1e-8 * network(X).std()
+
+
 def test_a_wide_first_layer_in_the_default_call():
     network = planted((12, 20, 10, 5), 0)
     identifier = NetworkIdentifier(lambda U: network(U), random_state=0)

@@ -116,8 +116,8 @@ class WideLayers:
         if self.undetermined:
             raise NotIdentified(STAGE, "layers", "some units of the second layer are not determined.")
         V = np.array([v for _, v, _ in solved]).T
-        U = np.array([unit.direction for unit in units])
-        return self._with_signs(W, b, V[:-1], V[-1], U)
+        U = np.array([unit.size(W, b, v[:-1]) * unit.direction for unit, v, _ in solved])
+        return W, b, self._with_signs(W, b, V[:-1], V[-1], U)
 
     def _hyperplanes(self):
         """Unit normals (m_1, D) and offsets of the hyperplanes that enough lines meet where they are predicted."""
@@ -162,14 +162,15 @@ class WideLayers:
 
     def _units(self, normals, offsets):
         """The `_Unit` of each direction of jumps off the hyperplanes, and those with too few critical points."""
-        points, jumps, found = [], [], []
+        points, jumps, found, along = [], [], [], []
         for line in self.lines[: self.n_done]:
             which = self._nearest(line, normals, offsets)
             rest = np.setdiff1d(np.arange(len(line.positions)), which[which >= 0])
             points.append(line.points[rest])
             jumps.append(line.units[rest])
             found.append(np.where(good(line)[rest, None], line.normals[rest], np.nan))
-        P, U, N = np.concatenate(points), np.concatenate(jumps), np.concatenate(found)
+            along.append(line.direction / line.sizes[rest, None])
+        P, U, N, T = (np.concatenate(parts) for parts in (points, jumps, found, along))
         units, few, left = [], [], np.ones(len(U), dtype=bool)
         for i in range(len(U)):
             if not left[i]:
@@ -177,48 +178,55 @@ class WideLayers:
             same = left & (U @ U[i] > 1.0 - _SAME_DIRECTION)
             left &= ~same
             direction = U[same].mean(axis=0)
-            unit = _Unit(P[same], N[same], direction / np.linalg.norm(direction))
+            unit = _Unit(P[same], N[same], T[same], direction / np.linalg.norm(direction))
             (units if same.sum() >= _LEAST_POINTS else few).append(unit)
         return units, few
 
     def _with_signs(self, W, b, V, c, U):
-        """The layers with the signs and sizes of the second one, from outputs: these are linear in both.
-
-        With unit jumps u_j, outputs are ``1/2 sum_j r_j u_j (|z_j| + s_j z_j)`` and constants.
-        """
+        """The second layer with signs s_j that explain outputs: ``1/2 sum_j u_j (|z_j| + s_j z_j)`` and constants."""
         n, (m, mL) = _SAMPLES_PER_UNIT * len(c) + _MORE_SAMPLES, U.shape
         X = np.array(_RADII)[np.arange(n) % len(_RADII), None] * self.rng.standard_normal((n, len(W)))
         X = self.space.within_reach(X)
         Z = np.maximum(X @ W + b, 0.0) @ V + c
-        A = np.einsum("nj,jp->npj", np.hstack([np.abs(Z), Z]), np.vstack([U, U])).reshape(n * mL, 2 * m)
-        A = np.hstack([A, np.tile(np.eye(mL), (n, 1))])
+        A = np.hstack([np.einsum("nj,jp->npj", Z, U).reshape(n * mL, m), np.tile(np.eye(mL), (n, 1))])
         sizes = np.maximum(np.linalg.norm(A, axis=0), _TINY)
-        x = np.linalg.lstsq(A / sizes, self.space.query(X).ravel())[0] / sizes
-        with np.errstate(divide="ignore", invalid="ignore"):
-            signs = x[m : 2 * m] / x[:m]
-        if not np.all(np.abs(np.abs(signs) - 1.0) < _SIGN_ERROR):
+        left = 2.0 * self.space.query(X) - np.abs(Z) @ U
+        signs = (np.linalg.lstsq(A / sizes, left.ravel())[0] / sizes)[:m]
+        if np.any(np.abs(np.abs(signs) - 1.0) > _SIGN_ERROR):
             raise NotIdentified(STAGE, "signs", "outputs do not determine the signs of the second layer.")
         signs = np.sign(signs)
-        return W, b, (V * signs, c * signs, 2.0 * U * x[:m, None])
+        return V * signs, c * signs, U
 
 
 class _Unit:
-    """Critical points (n, D) of a unit of the second layer, normals there (nan where unknown), and its jump."""
+    """Critical points (n, D) of a unit of the second layer, normals there (nan where unknown), and its jump.
 
-    def __init__(self, points, normals, direction):
-        self.points, self.direction = points, direction
+    `along` (n, D) are the directions of lines over the size of the jump on them.
+    """
+
+    def __init__(self, points, normals, along, direction):
+        self.points, self.along, self.direction = points, along, direction
         self.known = ~np.isnan(normals[:, 0])
         self.normals = normals[self.known] / np.linalg.norm(normals[self.known], axis=1, keepdims=True)
 
+    def size(self, W, b, weights):
+        """Size of the jump of the outputs per unit of the pre-activation with weights (m_1,): the median is robust."""
+        gradients = (self.points @ W + b > 0.0) * weights @ W.T
+        return 1.0 / np.median(np.abs(np.sum(gradients * self.along, axis=1)))
+
 
 def _rows_by_sizes(normals, offsets, unit):
-    """Equations of (a, p, q) in ``a . |z| + p . x + q``: its zeros, and that normals have its gradient's direction."""
+    """Equations of (a, p, q) in ``a . |z| + p . x + q``: its zeros, and that normals have its gradient's direction.
+
+    Sizes |z| of units with the same sign at all points are parts of ``p . x + q``: their columns are 0.
+    """
     D = normals.shape[1]
     Z = unit.points @ normals.T + offsets
-    zeros = np.hstack([np.abs(Z), unit.points, np.ones((len(Z), 1))])
+    varied = np.any(Z > 0.0, axis=0) & np.any(Z < 0.0, axis=0)
+    zeros = np.hstack([np.abs(Z) * varied, unit.points, np.ones((len(Z), 1))])
     gradients = np.concatenate(
         [
-            np.sign(Z[unit.known])[:, None, :] * normals.T,
+            (np.sign(Z[unit.known]) * varied)[:, None, :] * normals.T,
             np.broadcast_to(np.eye(D), (unit.known.sum(), D, D)),
             np.zeros((unit.known.sum(), D, 1)),
         ],
@@ -260,15 +268,22 @@ def _null_vector(rows):
 
 
 def _signs(normals, offsets, units):
-    """Signs (m_1,) of the first layer: for each unit of the second, ``p = W_1 (s * a)``."""
-    (m1, D), rows, right = normals.shape, [], []
+    """Signs (m_1,) of the first layer: for each unit of the second, ``p = W_1 (s * a)``.
+
+    Entries of a are unknown if a unit has the same sign at all points: equations along its weights are left out.
+    """
+    (m1, D), rows, right, n_equations = normals.shape, [], [], 0
     for unit in units:
         v, unseen = _null_vector(_rows_by_sizes(normals, offsets, unit))
-        if v is not None and not unseen.any():
-            size = np.linalg.norm(v[m1 : m1 + D])
-            rows.append(v[:m1] * normals.T / size)
-            right.append(v[m1 : m1 + D] / size)
-    if len(rows) * D < _OVERDETERMINED * m1:
+        if v is None or unseen.sum() >= D:
+            continue
+        Q = np.linalg.qr(normals[unseen[:m1]].T)[0]
+        A, y = v[:m1] * normals.T, v[m1 : m1 + D]
+        size = np.linalg.norm(y)
+        rows.append((A - Q @ (Q.T @ A)) / size)
+        right.append((y - Q @ (Q.T @ y)) / size)
+        n_equations += D - Q.shape[1]
+    if n_equations < _OVERDETERMINED * m1:
         raise NotIdentified(STAGE, "signs", "too few units of a second layer are determined.")
     A, y, weights = np.array(rows), np.array(right), np.ones(len(rows))
     for _ in range(_SIGN_STEPS):
