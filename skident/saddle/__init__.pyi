@@ -20,6 +20,7 @@ __all__ = [
     "SaddleEscapeAnalyzer",
     "SaddleToSaddleClassifier",
     "SaddleToSaddleRegressor",
+    "deep_escape_bound",
     "detect_escapes",
     "fastest_planar_escape",
     "fastest_shallow_escape",
@@ -235,6 +236,11 @@ class SaddleToSaddleRegressor(RegressorMixin, BaseEstimator):
     def predict(self, X: ArrayLike) -> Array:
         """Predicted targets, in the units of y."""
     set_score_request: Any
+
+def deep_escape_bound(
+    X: ArrayLike, gradient: ArrayLike, *, tol: Any = ..., max_regions: Any = ..., random_state: Any = ...
+) -> float:
+    """Upper bound of ``-<G, f(X)>`` over bias-free ReLU networks f of every depth and width, layers of norm one."""
 
 def detect_escapes(
     steps: ArrayLike,

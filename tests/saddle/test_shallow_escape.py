@@ -5,7 +5,7 @@ import pytest
 
 from skident import SaddleEscapeAnalyzer
 from skident.datasets import make_alternating_circle
-from skident.saddle import fastest_shallow_escape
+from skident.saddle import deep_escape_bound, fastest_planar_escape, fastest_shallow_escape
 from skident.saddle.planar_escape import _candidates
 from skident.saddle.shallow_relaxation import Relaxation
 
@@ -91,3 +91,25 @@ def test_equal_samples_that_cancel():
 def test_what_it_does_not_take(X, G):
     with pytest.raises(ValueError, match="gradient \\(n,\\) of one output"):
         fastest_shallow_escape(X, G)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_network_of_depth_three_exceeds_the_bound_of_all_depths(seed):
+    X, G = problem(seed, 7, 2)
+    bound = deep_escape_bound(X, G, random_state=0)
+    assert fastest_planar_escape(X, G).speed <= bound * (1 + 1e-9)
+    assert fastest_shallow_escape(X, G, random_state=0).speed <= bound
+
+
+@pytest.mark.parametrize("depth", [3, 4, 5])
+def test_no_analyzed_speed_exceeds_the_bound_of_all_depths(depth):
+    for X, G in (make_alternating_circle(8), problem(3, 30, 4)):
+        analyzer = SaddleEscapeAnalyzer(loss="gradient", depth=depth, max_iter=200, random_state=0).fit(X, G)
+        assert analyzer.escape_speed_ <= deep_escape_bound(X, G, random_state=0)
+
+
+def test_a_gradient_of_one_sign_has_the_same_speed_at_every_depth():
+    X, G = problem(1, 20, 3)
+    shallow = fastest_shallow_escape(X, abs(G), random_state=0)
+    assert deep_escape_bound(X, abs(G), random_state=0) <= shallow.upper_bound * (1 + 1e-6)
+    assert deep_escape_bound(np.zeros((3, 2)), np.ones(3)) == 0.0
