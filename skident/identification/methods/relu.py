@@ -44,6 +44,10 @@ _PAIRS = (
     "the width of the last hidden layer: {} pairs of its units only make a linear part of the outputs (a skip "
     "connection, or units that are always active)"
 )
+_SKIPS = (
+    "the widths and the signs of the units: {} layers have units that only pass on the outputs of the layer before "
+    "(concatenated or residual skip connections)"
+)
 _LINEAR_UNITS = (
     "the width of the last hidden layer: {} of its units are always active and make a linear part of the outputs of "
     "the layer before"
@@ -192,8 +196,9 @@ def _deep(problem, leaky):
             inputs=problem.held_out.inputs,
         )
     caveat, evidence = _evidence_of(found)
-    minimal = bool(found.n_linear) or not _has_alike_units(found.network)  # pairs are alike, and declared
-    undetermined = "" if found.n_linear == 0 else _PAIRS.format(found.n_linear)
+    pairs = bool(found.n_linear or found.n_skips)
+    minimal = pairs or not _has_alike_units(found.network)  # pairs are alike, and declared
+    undetermined = _SKIPS.format(found.n_skips) if found.n_skips else _PAIRS.format(found.n_linear) if pairs else ""
     return replace(_attempt(problem, found.network, minimal, caveat, evidence), undetermined=undetermined)
 
 

@@ -35,6 +35,7 @@ _POINT_TOL = 1e-6  # residual of a critical point of this layer, once the signs 
 _POINT_ERRORS = 1e3  # the same in errors of its normal
 _SIGNS_TOL = 1e-4  # residual up to which signs are accepted at last
 _SIGNS_SHARE = 0.7  # of the units whose equations must agree
+_FEWEST_BESIDE_SKIP = 2  # units whose equations must contradict each other before a skip connection is tried
 _MOST_CHOICES = 4  # undetermined signs of which both are tried
 _LINEAR_TOL = 1e-6  # residual of a normal that a combination of the linear part explains
 _LINEAR_TOL_NOISY = 1e-4  # the same at most for large errors
@@ -65,6 +66,7 @@ class LayerUnits:
     choices: list = field(default_factory=list)  # other signs (m_l,), if no unit determines some of them
     foreign: CriticalPoints | None = None  # points of no unit of this layer
     linear: np.ndarray | None = None  # (m_{l-1}, r), spans the units of layer l that are always active and missing
+    skip: bool = False  # whether units read layer l - 1 beside layer l
     slope: float | None = 0.0  # of inactive units of layer l; None until it is found
     undetermined: np.ndarray | None = None  # (m_{l-1}, m_l), mask of weights of layer l until the signs are known
 
@@ -199,23 +201,37 @@ class LayerUnits:
         self._apply_signs(probe, np.sign(solution.signs), rng)
         return True
 
-    def fix_signs(self, probe, rng):
-        """Set the signs of layer l as far as units determine them, keep others as choices; whether there are any."""
+    def fix_signs(self, probe, rng, with_skip=False):
+        """Set the signs of layer l as far as units determine them, keep others as choices; whether there are any.
+
+        `with_skip`, units whose equations contradict each other may read layer l - 1 beside layer l.
+        """
         if self.signs is not None or not self.units:
             return self.signs is not None
         solution = layer_signs(self.known, self.units, self.slope, self.undetermined)
         few = len(solution.used) < _SIGNS_SHARE * len(self.units)
         if not solution.certain or solution.residual > _SIGNS_TOL or few:
-            if self.slope != 0.0:
-                return False
-            signs, self.linear = signs_beside_linear_part(self.known, self.units)
-            if signs is not None:
-                self._apply_signs(probe, signs, rng)
-            return signs is not None
+            if self.slope == 0.0:
+                signs, self.linear = signs_beside_linear_part(self.known, self.units)
+                if signs is not None:
+                    self._apply_signs(probe, signs, rng)
+            if self.signs is None and with_skip:
+                self._apply_skip(probe, rng)
+            return self.signs is not None
         self._fill_missing(solution)
         best, *self.choices = self._best_choices(solution)
         self._apply_signs(probe, best, rng)
         return True
+
+    def _apply_skip(self, probe, rng):
+        """Let the units read layer l - 1 beside layer l, by linear units: signs and slopes do not matter.
+
+        Leaky ReLU units of either sign are combinations of ``relu(z)`` and z: they change the linear units only.
+        """
+        if len([unit for unit in self.units if unit.nullity == 0]) < _FEWEST_BESIDE_SKIP:
+            return
+        self.linear, self.slope, self.skip = np.eye(self.known.n_before), 0.0, True
+        self._apply_signs(probe, np.ones(self.known.n_units), rng)
 
     def _best_choices(self, solution):
         """The choices of undetermined signs (m_l,) that most units agree with.
@@ -356,6 +372,8 @@ class LayerUnits:
         """Biases (r,) of units that are always active within reach, in place of a linear part."""
         if self.linear is None or self.linear.shape[1] == 0:
             return np.zeros(0)
+        if self.skip and self.known.layers:  # outputs of ReLU units are their own ReLU
+            return np.zeros(self.linear.shape[1])
         X = _REACH * np.random.RandomState(0).standard_normal((_N_POINTS, self.known.n_inputs))
         return 2.0 * np.abs(self.known.evaluate(X)[1][:, self.known.n_units : -1] @ self.linear).max(axis=0)
 

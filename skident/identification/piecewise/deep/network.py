@@ -17,7 +17,13 @@ from .follow_facets import extend_units
 from .known_layers import KnownLayers
 from .layer_units import LayerUnits
 from .readout import read_out
-from .validation import boundaries_beside_errors, sample_where_units_change, samples_farther_out, validate_readout
+from .validation import (
+    Validation,
+    boundaries_beside_errors,
+    sample_where_units_change,
+    samples_farther_out,
+    validate_readout,
+)
 
 __all__ = ["DeepNetwork", "find_deep_relu_network"]
 
@@ -52,6 +58,7 @@ class DeepNetwork:
     sign_deviation: float  # largest | |s| - 1 | of the signs that were solved for in the last hidden layer
     n_linear: int  # pairs of units that stand for a linear part
     n_repairs: int
+    n_skips: int = 0  # layers with units that only pass on the outputs of the layer before, or its inputs
 
 
 def find_deep_relu_network(probe, *, rng, leaky=False, callback=None, n_validation=5000, inputs=None, max_queries=None):
@@ -189,7 +196,7 @@ class _DeepSearch:
             if self.handed_back:
                 return False
             idle = 0 if layer.add(self.probe, critical, self.rng) else idle + 1
-        if layer.fix_signs(self.probe, self.rng):
+        if layer.fix_signs(self.probe, self.rng, with_skip=self.idle > 0):
             layer.drop_deeper_facets(self.probe, self.rng)
         return layer.signs is not None and bool(layer.units)
 
@@ -289,6 +296,9 @@ class _DeepSearch:
         n = max(self.n_validation, _SAMPLES * network.n_parameters // network.n_outputs)
         n *= 1 if len(network.weights) < 4 else _DEEPER_SAMPLES
         validation = validate_readout(self.probe, readout, self.samples, n, self.rng)
+        if 1 in self.layers and self.layers[1].skip:
+            network = _inputs_as_pairs(validation.network, self.layers[1].known.n_units)
+            validation = Validation.of(self.probe, network, validation.linear, validation.samples)
         if validation.wrong_share == 0:
             n = max(_FEWEST_CHANGING, int(_CHANGING_SHARE * len(validation.X)))
             more = sample_where_units_change(self.probe, validation.network, self.inputs, n, self.rng)
@@ -304,6 +314,7 @@ class _DeepSearch:
             float(readout.deviation.max(initial=0.0)),
             validation.linear.shape[1],
             n_repairs,
+            sum(layer.skip for layer in self.layers.values()),
         )
         return found, validation
 
@@ -345,6 +356,19 @@ def _no_hyperplane(n_loose):
         f"the outputs bend at {n_loose} places, but no activation boundary continues along a hyperplane: units of "
         "layer 1 were not found. A black box that bends along curved or bounded surfaces only is no ReLU network of "
         "dense layers."
+    )
+
+
+def _inputs_as_pairs(network, n_units):
+    """The network with pairs of units for inputs that units behind the first `n_units` of its first layer pass on.
+
+    These are always active within reach only, the pairs everywhere.
+    """
+    (W, V, *weights), (b, c, *biases) = network.weights, network.biases
+    linear, lifts, outgoing = W[:, n_units:], b[n_units:], V[n_units:]
+    W, b = np.hstack([W, -linear]), np.concatenate([b[:n_units], np.zeros(2 * len(lifts))])
+    return FeedforwardNetwork(
+        [W, np.vstack([V, -outgoing]), *weights], [b, c + lifts @ outgoing, *biases], network.activations[0]
     )
 
 
