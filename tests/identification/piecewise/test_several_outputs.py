@@ -259,3 +259,43 @@ def test_a_dead_unit_is_left_out():
     network = network.with_parameters(W, network.biases)
     found = find_network(network, 12, np.full(4, ERROR), np.random.RandomState(0))
     assert found.layer_widths == (7, 6, 4)
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+def test_a_dead_layer_is_reported_before_the_budget_is_spent(layer):
+    network = planted((12, 8, 6, 4), 0)
+    W, b = [w.copy() for w in network.weights], [v.copy() for v in network.biases]
+    W[layer], b[layer] = -np.abs(W[layer]) * (layer > 0), -1.0 - np.abs(b[layer])
+    dead, n_queries = network.with_parameters(W, b), 0
+
+    def model(X):
+        nonlocal n_queries
+        n_queries += len(X)
+        return dead(X)
+
+    with pytest.raises(ValueError, match="is constant"):
+        NetworkIdentifier(model, random_state=0).fit(np.random.RandomState(0).standard_normal((100, 12)))
+    assert n_queries < 1000
+
+
+def test_too_little_memory_is_an_error_with_the_memory_needed():
+    network = planted((200, 64, 32, 10), 0)
+    X = np.random.RandomState(0).standard_normal((100, 200))
+    identifier = NetworkIdentifier(lambda U: network(U), random_state=0)
+    with config_context(max_memory="2MB"), pytest.raises(ValueError, match=r"max_memory=2MB .* bytes are needed"):
+        identifier.fit(X)
+    with config_context(max_memory="16MB"):
+        assert identifier.fit(X).report_.exact
+
+
+def test_a_slow_model_is_queried_in_large_batches():
+    """At 0.05 s per call, 1,200 calls take a minute."""
+    network, calls = planted((64, 32, 16, 10), 0), []
+
+    def model(X):
+        calls.append(len(X))
+        return network(X)
+
+    identifier = NetworkIdentifier(model, random_state=0).fit(np.random.RandomState(0).standard_normal((100, 64)))
+    assert identifier.report_.exact
+    assert len(calls) < 1200 and np.mean(calls) > 10.0
