@@ -77,7 +77,11 @@ def random_line(space, rng, n_coordinates, origin=None, direction=None):
     if origin is None:
         origin = rng.standard_normal(n_coordinates)
     else:  # errors grow with the distance from the center
-        space = replace(space, output_error=space.output_error * (1.0 + np.linalg.norm(origin) / space.unit))
+        origin = space.within_reach(2.0 * origin[None])[0] / 2.0
+        distance = np.linalg.norm(origin)
+        space = replace(
+            space, output_error=space.output_error * (1.0 + distance / space.unit), reach=space.reach - distance
+        )
     reach = min(_REACH * np.sqrt(n_coordinates), space.reach)
     return scanned(
         space, origin, direction / np.linalg.norm(direction), -reach, reach, rng, length_scale=np.sqrt(n_coordinates)

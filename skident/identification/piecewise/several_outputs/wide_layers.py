@@ -113,10 +113,11 @@ class WideLayers:
         solved = [(unit, *_null_vector(_rows_by_outputs(W, b, unit))) for unit in units]
         self.determined = [(v, unit) for unit, v, unseen in solved if v is not None and not unseen.any()]
         self.undetermined = [one for one in solved if one[1] is None or one[2].any()]
-        if self.undetermined:
+        # Critical points that no unit explains may be errors: if units are missing, outputs are not explained.
+        if not self.determined or any(v is not None for _, v, _ in self.undetermined):
             raise NotIdentified(STAGE, "layers", "some units of the second layer are not determined.")
-        V = np.array([v for _, v, _ in solved]).T
-        U = np.array([unit.size(W, b, v[:-1]) * unit.direction for unit, v, _ in solved])
+        V = np.array([v for v, _ in self.determined]).T
+        U = np.array([unit.size(W, b, v[:-1]) * unit.direction for v, unit in self.determined])
         return W, b, self._with_signs(W, b, V[:-1], V[-1], U)
 
     def _hyperplanes(self):
