@@ -9,7 +9,7 @@ import pytest
 
 TOP = Path(__file__).parents[1]
 sys.path.insert(0, str(TOP / "docs"))
-from extension import api, links, messages, reproduction  # noqa: E402
+from extension import api, messages, names, reproduction  # noqa: E402
 
 PUBLIC = list(api.public_objects())
 
@@ -47,14 +47,14 @@ def test_docstrings_are_mended():
 
 
 def test_types_and_terms_are_linked():
-    known = {**links.OTHERS, **dict.fromkeys(links.pages())}
+    known = {**names.OTHERS, **dict.fromkeys(names.pages())}
     text = "FeedforwardNetwork, list of int or ndarrays of shape (n,), default=None"
-    named = [part[0] for part in links.pieces(text, known) if isinstance(part, tuple)]
+    named = [part[0] for part in names.pieces(text, known) if isinstance(part, tuple)]
     assert named == ["FeedforwardNetwork", "list", "int", "ndarray"]
-    assert "".join(part if isinstance(part, str) else part[0] for part in links.pieces(text, known)) == text
-    assert links.pieces("MyOracle, 'int', print", known) == ["MyOracle, 'int', print"]
-    assert links.terms()["activation boundary"] == "term-activation-boundary" and len(links.terms()) > 35
-    assert links.terms()["escape speed"] == links.terms()["escape direction"]
+    assert "".join(part if isinstance(part, str) else part[0] for part in names.pieces(text, known)) == text
+    assert names.pieces("MyOracle, 'int', print", known) == ["MyOracle, 'int', print"]
+    assert names.terms()["activation boundary"] == "term-activation-boundary" and len(names.terms()) > 35
+    assert names.terms()["escape speed"] == names.terms()["escape direction"]
 
 
 # -- messages ----------------------------------------------------------------------------------------------------------
