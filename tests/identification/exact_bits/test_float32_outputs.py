@@ -11,7 +11,6 @@ from skident import IdentifierOptions, NetworkIdentifier
 from skident.identification.exact_bits.integers import bootstrapped
 from skident.identification.exact_bits.single_precision import BLOCK
 from skident.identification.exact_bits.summation import BIAS, find_summation, leaf_order, rounded_to_single
-from skident.identification.exact_bits.torch_outputs import emulate_torch
 from skident.network import FeedforwardNetwork
 
 WIDTHS = (4, 6, 1)
@@ -28,16 +27,27 @@ def outputs_of(module):
     return lambda X: module(torch.from_numpy(np.asarray(X, dtype=np.float32))).numpy()
 
 
+def added_in_order(network, X, step=1):
+    """Outputs (n, m_L) in float32, terms added one by one: no matrix product, whose order depends on the processor.
+
+    With step -1 the last unit comes first; the bias is the first term always.
+    """
+    H = np.float32(X)
+    for W, b, activation in zip(network.weights, network.biases, network.activations, strict=True):
+        total = np.tile(np.float32(b), (len(H), 1))
+        for unit in range(len(W))[::step]:
+            total = total + H[:, [unit]] * np.float32(W[unit])
+        H = np.tanh(total) if activation.name == "tanh" else total
+    return H.astype(float)
+
+
 def added_backwards(network, X):
-    """A model with torch's hidden layer that adds the bias first and then the last unit to the first."""
-    inner = FeedforwardNetwork(network.weights[:1], network.biases[:1], "tanh", "tanh")
-    if len(network.weights) == 1:
-        return emulate_torch(inner, X)
-    products = np.float32(emulate_torch(inner, X)) * np.float32(network.weights[1][:, 0])
-    total = np.full(len(X), np.float32(network.biases[1][0]))
-    for product in products.T[::-1]:
-        total = total + product
-    return total[:, None].astype(float)
+    return added_in_order(network, X, step=-1)
+
+
+def outputs_in_order(module, order=added_in_order):
+    network = FeedforwardNetwork.from_torch(module)
+    return lambda X: order(network, np.asarray(X)).astype(np.float32)
 
 
 def fitted(model, emulate="torch", **options):
@@ -104,7 +114,7 @@ def test_all_bits_from_float32_outputs():
     n_complete = 0
     for seed in range(5):
         module = float32_module(seed)
-        identifier = fitted(outputs_of(module))
+        identifier = fitted(outputs_in_order(module), added_in_order)
         bits = identifier.report_.bits
         assert bits.certain in (0, bits.total)
         if bits.complete:
@@ -118,11 +128,7 @@ def test_all_bits_from_float32_outputs():
 
 def test_another_order_of_summation_needs_an_emulation():
     """As on other machines, libraries and thread counts: no bits with torch's order, all with the model's own."""
-    network = FeedforwardNetwork.from_torch(float32_module(3))
-
-    def model(X):
-        return added_backwards(network, np.asarray(X)).astype(np.float32)
-
+    model = outputs_in_order(float32_module(3), added_backwards)
     bits = fitted(model).report_.bits
     assert bits.certain == 0 and "equal to the last bit" in bits.reasons[0]
     assert fitted(model, added_backwards).report_.bits.complete
