@@ -234,7 +234,7 @@ REFUSED = [
     ("identify model.pkl --data X.csv", "model.pkl must end in .safetensors or .onnx"),
     ("identify missing.onnx --data X.csv", "there is no file missing.onnx"),
     ("identify model.onnx --data bad.csv", r"bad.csv, line 3, column 3 \(bp\): 'n/a' is not a finite number"),
-    ("identify model.onnx --data wide.csv", "the ONNX model takes 4 inputs per row, got 5"),
+    ("identify model.onnx --data wide.csv", "wide.csv has 5 columns, but the model has 4 inputs"),
     ("identify model.onnx --data missing.csv", "No such file or directory: 'missing.csv'"),
     (
         "identify model.onnx --data X.csv --activation nothing",
