@@ -32,7 +32,7 @@ def slice_through(X, rng):
 
 
 def draw(classifier, truth, found, X, output):
-    """Left the probability on a slice; right the lines activation boundaries, true ones below found ones."""
+    """Left the probability on a slice; right the lines activation boundaries, true ones below recovered ones."""
     points, t = slice_through(X, np.random.default_rng(0))
     flat = points.reshape(-1, X.shape[1])
     corners = points[

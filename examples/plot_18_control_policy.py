@@ -76,7 +76,7 @@ def main(output="control_policy.png"):
     identifier.fit(np.random.default_rng(0).standard_normal((500, 17)))
     seconds = time.perf_counter() - start
     found, report = identifier.network_, identifier.report_
-    print(f"found: layers of {found.layer_widths} units, {found.n_parameters} parameters, exact: {report.exact}")
+    print(f"recovered: layers of {found.layer_widths} units, {found.n_parameters} parameters, exact: {report.exact}")
     print(f"{identifier.n_queries_:,} queries in {seconds:.1f} s, route: {report.route}")
 
     # Compare both.

@@ -4,7 +4,7 @@ Recovering a classifier from its labels
 
 A scikit-learn perceptron with ten ReLU units is trained on the breast cancer data. `NetworkIdentifier` gets nothing but
 its `predict`: two labels. The decision boundary is piecewise flat, and bends where it crosses the hyperplane of a unit.
-From points on the boundary, found by bisection, follow all hyperplanes and the logit, up to one positive factor. The
+From points on the boundary, located by bisection, follow all hyperplanes and the logit, up to one positive factor. The
 picture shows a plane through the samples: the true boundary, the recovered one, and the units' hyperplanes; beside it
 the true logit against the recovered one.
 """

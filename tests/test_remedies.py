@@ -168,7 +168,7 @@ CASES = {
     ),
     "too few softplus units": (
         identifier(SOFTPLUS, layer_widths=(3, 1), activation="softplus"),
-        "4 hidden units were found",
+        "4 hidden units were detected",
         "exact",
     ),
     "too few hard tanh units": (

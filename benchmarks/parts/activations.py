@@ -171,7 +171,7 @@ def leaky(rng):
 
 
 class Slopes:
-    """Networks with one hidden layer of units that came with this look, identified as functions."""
+    """Networks with one hidden layer of units of this activation, identified as functions."""
 
     activations = {
         "leaky relu, slope 0.01 to 0.5": leaky,

@@ -1,4 +1,4 @@
-"""Every text of an error or a warning, found in the source, with its cause and what helps."""
+"""Every text of an error or a warning in the source, with its cause and what helps."""
 
 import ast
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 TOP = Path(__file__).parents[2]
 ROOT = TOP / "skident"
 KINDS = r"(\w*(?:Error|NotIdentified|Failure|Warning|unreadable|undecided|warn))$"
-# What messages of a kind have in common: the first that is found in "kind: text" counts. Texts name values themselves.
+# What messages of a kind have in common: the first that matches "kind: text" counts. Texts name values themselves.
 REMEDIES = [
     (r"^(?!.*must be).*(?:max_seconds|max_queries|budget)|OutOfBudget", "The budget ended.", "Raise `max_seconds` or `max_queries`."),
     (r"needs? \w+, which is not installed|pip install", "An optional package is missing.", "Install the extra named."),
@@ -31,7 +31,7 @@ REMEDIES = [
      "Transform the columns, or give importance weights for a known density."),
     (r"not finite|finite|overflow|squares float64|magnitude", "Numbers are not finite, or too large or small for float64.",
      "Remove NaN and infinities, rescale the columns."),
-    (r"n_samples|rows? (?:are|is|determine)|more rows|too few", "There are too few rows for what is to be found.",
+    (r"n_samples|rows? (?:are|is|determine)|more rows|too few", "There are too few rows for the unknowns.",
      "More rows, or fewer units, as the text says."),
     (r"shape|must have \d|one (?:row|column|entry)|columns|features|dimension|widths|layer", "Arrays, widths or layers do not fit each other.",
      "Compare the shapes that the text names with the docstring: weights are (inputs, units)."),

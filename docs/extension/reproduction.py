@@ -334,7 +334,7 @@ def page():
         "# Reproduction", "",
         "Every numbered figure and table of the five papers, with our figures beside the print. Ours come from",
         "`benchmarks/results/*.json`, which the scripts named write; seeds are the benchmarks' own.", "",
-        f"{total} in all: {ran} run, some on other data than the paper's, as their verdicts say, {nothing} drawings or lists of settings with nothing to measure, {barred} that cannot "
+        f"{total} in all: {ran} run, some on other data than the paper's, as their status says, {nothing} drawings or lists of settings with nothing to measure, {barred} that cannot "
         f"be run here for want of data, {left} not run yet. What is wrong in print is on the page of",
         "[errata](../errata.md).", "",
     ]  # fmt: skip
@@ -346,7 +346,7 @@ def page():
                 "`benchmarks/bench_relu.py`; see the [guide](../guide/samples.md).", "",
             ]  # fmt: skip
             continue
-        lines += ["| | shows | in print | ours | verdict | script |", "|---|---|---|---|---|---|"]
+        lines += ["| | shows | in print | ours | status | script |", "|---|---|---|---|---|---|"]
         lines += [row_of(entry) for entry in entries] + [""]
     return "\n".join(lines)
 

@@ -6,7 +6,7 @@
 - `queries`: queries, outputs, and their precision.
 - `batches`: whether outputs depend on the other rows of a batch.
 - `explanations`: which weights or units changed, if outputs differ.
-- `verify`, `report`: the comparison and what it found; `verifier` is its estimator.
+- `verify`, `report`: the comparison and its result; `verifier` is its estimator.
 """
 
 from .report import AuditReport, Difference

@@ -16,7 +16,7 @@ _STEPS = 8  # Gauss-Newton steps of a fit
 _FEW_ROWS = 200  # rows, and four times as many as parameters, on which a fit is tried first
 _MOST_CHANGED = 1500  # parameters that are searched for at once
 _OUTPUTS_FIRST = 4000  # outputs on which several changed weights are searched first (budget)
-_OUTPUTS_PER_WEIGHT = 12  # the same, per weight found so far
+_OUTPUTS_PER_WEIGHT = 12  # the same, per weight recovered so far
 _AS_GOOD = 0.5  # of the best match, from which others join at the same time
 _DEPENDENT = 1e-13  # of the largest pivot, below which a column depends on others
 _NEARLY_DEPENDENT = 1e-7  # the same, of normal equations
@@ -30,7 +30,7 @@ class Explanation:
     Attributes
     ----------
     kind : {"weight", "removed", "unit", "weights", "none"}
-        One weight or bias; a unit without effect; weights of one unit; any others; nothing found.
+        One weight or bias; a unit without effect; weights of one unit; any others; no difference.
     named : list of (layer, row, unit)
         Parameters that differ; of a removed unit one entry, whose row is -1.
     values : ndarray of shape (k,)

@@ -78,8 +78,8 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
     -----
     Source: sensitivities are those of Proposition 2 of Fiedler et al. (2021); the search for several weights is
     orthogonal matching pursuit (Tropp and Gilbert, 2007). A change that is smaller than what rounding leaves, of a
-    unit that rests within the range of X, or in a direction in which X does not vary, cannot be seen; the report counts
-    these. Cost: ``O((q + c) m_L P)`` operations for q rows queries and c = 4 q candidates; where k weights differ,
+    unit that rests within the range of X, or in a direction in which X does not vary, cannot be detected; the report
+    counts these. Cost: ``O((q + c) m_L P)`` operations for q queries and c = 4 q candidates; if k weights differ,
     ``O(P k^2)`` more: seconds for 100 of 10 000 weights, half a minute and more for 200 of 20 000.
 
     Examples
@@ -182,7 +182,7 @@ def _verdict(queries, visible, excess):
 
 
 def _report(queries, effects, excess, found):
-    """What the comparison found, in the terms of the network as it was given."""
+    """The result of the comparison, in the terms of the network as it was given."""
     network = queries.network
     gap = np.abs(queries.Y - effects.outputs)
     worst = np.unravel_index(np.argmax(gap / queries.tolerance), gap.shape)

@@ -30,7 +30,7 @@ class StageLog:
         """Time a block, count the queries of an oracle, display its progress.
 
         The block may add to the entry that it gets. ``entry["progress"]`` takes the number of steps done so far, and
-        the total number if `total` is not known at the start; `unit` names the steps. A block that raises is not
+        the total number if `total` is unknown at the start; `unit` names the steps. A block that raises is not
         recorded.
         """
         n_before = oracle.n_queries if oracle is not None else 0

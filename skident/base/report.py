@@ -43,7 +43,7 @@ class ReportMixin:
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def lines(self):
-        """What was found, a sentence per line.
+        """The result, a sentence per line.
 
         Returns
         -------

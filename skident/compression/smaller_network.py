@@ -89,7 +89,7 @@ def compress_network(network, X, *, tol=1e-2, rng, metric="outputs", start=None,
     cost little without any refit, then as many as bisection suggests, and in the end one at a time; after each such
     batch all parameters are fitted (`fit_network`) to the network's outputs at rows around X, five outputs per
     parameter, 4000 rows at most. A refit goes on while it gains on the held-out rows and can still get below the
-    tolerance. What is found is a local optimum: no unit of any layer that was tried can be left out from there, but
+    tolerance. The result is a local optimum: no unit of any layer that was tried can be left out from there, but
     another start may be smaller. A refit costs ``O(n P^2)`` a step for P parameters, above 600 of them ``O(n P)`` for
     each of some tens of inner iterations.
 
@@ -124,7 +124,7 @@ def compress_network(network, X, *, tol=1e-2, rng, metric="outputs", start=None,
 def compression_error(Z, found, unit, metric="outputs"):
     """How far the outputs of one network are from those of another.
 
-    Z, found (n, m_L).
+    Z, recovered (n, m_L).
     """
     if not np.isfinite(found).all():
         return np.inf

@@ -30,8 +30,8 @@ _FIRST_SIZE = 8  # units of layers of unknown width at first; doubled until a fi
 _MAX_SIZE_KNOWN = 32  # the last size where all widths are given: the largest factor is reached
 _SLOW_SIZE = 64  # units per layer from which one start takes minutes
 _SLOW_WARNING = (
-    "no network with up to 32 units in a layer of unknown width was found yet, and wider ones take minutes to hours: "
-    "max_seconds bounds the search."
+    "no network with up to 32 units in a layer of unknown width was recovered yet, and wider ones take minutes to "
+    "hours: max_seconds bounds the search."
 )
 
 

@@ -14,7 +14,7 @@ __all__ = ["bytes_of_wide_fit", "fit_wide_layer", "losses_in_turn"]
 _WEIGHT_SIZE = 1.6  # standard deviation of a pre-activation of the start: at 0.6, fits of trained networks stall
 _RIDGE = 1e-4  # of the first output weights, relative to the units' outputs
 _WIDE_STEPS = 120  # of the wide fit at most
-_WIDE_RESIDUAL = 2e-5  # relative, at which it ends: every unit is found, and redundant ones only slow it down
+_WIDE_RESIDUAL = 2e-5  # relative, at which it ends: every unit is detected, and redundant ones only slow it down
 _SLOW_GAIN = 0.3  # the wide fit ends when `_SLOW_STEPS` steps lower the cost by less than this part
 _SLOW_STEPS = 6  # see _SLOW_GAIN
 _FOUND_RESIDUAL = 1e-3  # relative, below which a slow fit is reduced; above it goes on
@@ -33,7 +33,7 @@ def fit_wide_layer(problem, biases, n_units, width, rng, limits):
     as the outputs allow (None), and fitted again. `biases` (m_1,) are the first biases of the known
     units; `limits` is a `GrowPruneLimits`, whose `tol` ends the last fit.
 
-    With twice the true number of units and five outputs per parameter, all of 32 units were found from 8 of 8 random
+    With twice the true number of units and five outputs per parameter, all of 32 units were detected from 8 of 8 random
     starts; with 1.25 times from 1 of 4. Small weights at the start find those of trained networks in none. Steps
     are damped alike for all parameters: relative to their effects, redundant units run away. A step costs
     ``O(n P^2 + P^3)`` in single precision.

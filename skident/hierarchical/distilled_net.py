@@ -18,7 +18,7 @@ class DistilledQuadraticNet(LayerInputs):
     ``S_l = sum_{j >= 2} K_{l,j} s(R_j S_j) + sum_{j < 2} K_{l,j} S_j`` with k_l units and ``F(x) = c + sum_l alpha_l
     Sum(sigma(W_l [s(R_j S_j), S_0, S_1]))`` with m = `n_units` units per layer; s is the truncated square with bound B'
     = `truncation`, the R_l of shape ``(k_l (k_l + 1) / 2, k_l)`` stay as drawn. Layers are added one by one
-    (`open_layer`) and get their K_l later (`distill`), since k_l is not known before. Other parameters as for
+    (`open_layer`) and get their K_l later (`distill`), since k_l is unknown before. Other parameters as for
     `QuadraticDenseNet`; `connections` of all L - 1 layers, whether open or not. Cost of a pass over n samples: ``O(n m
     sum_l q_l)`` with q_l inputs of layer l; of the regularizers ``O(m q_l^2)``.
     """

@@ -47,7 +47,7 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
     ----------
     widths : sequence of int or "auto", default=(4, 4)
         ``(k_2, ..., k_L)``. "auto" selects the units of two hidden layers, averages over the posterior if there is
-        noise, and combines that with kernel ridge regression (see Notes). Use it if the widths are not known.
+        noise, and combines that with kernel ridge regression (see Notes). Use it if the widths are unknown.
     connections : {"paper", "full", "chain"}, or sequence of collections of int, default="paper"
         ``(J_2, ..., J_L)``, each with the previous layer; or a dict by layer. "paper" is ``J_l = {0, ..., l - 3, l -
         1}`` and ``J_2 = {0, 1}``, "full" is all layers below, "chain" the previous one.

@@ -51,7 +51,7 @@ def undetermined_weights(network, error):
 
 
 def with_clip(problem, network):
-    """The network with the clip of the outputs, on the sides where it does not explain the plateaus by itself."""
+    """The network with the clip of the outputs, at the bounds where it does not explain the plateaus by itself."""
     if problem.oracle.output_bounds is None:
         return network
     low, high = (np.array(bound) for bound in problem.oracle.output_bounds)

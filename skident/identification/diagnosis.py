@@ -40,9 +40,9 @@ def budget_named():
     try:
         yield
     except MemoryLimitError as error:
-        raise ValueError(f"{error}; nothing was found before.") from error
+        raise ValueError(f"{error}; no unit was recovered before.") from error
     except OutOfBudgetError as error:
-        raise ValueError(f"{error} before anything was found: raise max_seconds or max_queries.") from error
+        raise ValueError(f"{error} before any unit was recovered: raise max_seconds or max_queries.") from error
 
 
 def probability_hint(oracle, outputs):
@@ -156,7 +156,7 @@ def _inputs_rounded(validation):
 _ADVICE = {
     "extraction": "weights are missing: check layer_widths, or set "
     "options=IdentifierOptions(extractor=EntangledWeightExtractor(n_hessians=1000))",
-    "completion": "scales and biases were not found: check layer_widths and the activations, or set "
+    "completion": "scales and biases were not recovered: check layer_widths and the activations, or set "
     "options=IdentifierOptions(completion=NetworkCompletion(n_starts=20))",
     "vertices": "no random start fits the layers after the first one: check layer_widths and the activations, or set "
     "options=IdentifierOptions(n_starts=100)",

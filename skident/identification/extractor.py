@@ -300,13 +300,13 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         first, architecture = first_layer_as_stated(oracle, stated, self.first_layer, rng, log)
         if first is not None and len(first.biases) < architecture.widths[0]:
             _warn(
-                f"only {len(first.biases)} of {architecture.widths[0]} first-layer units were found by saturation "
+                f"only {len(first.biases)} of {architecture.widths[0]} first-layer units were detected by saturation "
                 f"({first.n_circles} circles); the others may be dead or parallel to these."
             )
         return first, architecture
 
     def _from_hessians(self, oracle, architecture, first, last, rng, log):
-        """Algorithms 1 to 3, for what is not known from saturation or the Jacobian."""
+        """Algorithms 1 to 3, for what is unknown from saturation and the Jacobian."""
         widths, n = architecture.widths, self.n_hessians
         if n == "auto":
             needed = len(widths) > 2 or (first is None and len(widths) > 1)
@@ -320,7 +320,7 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         if found.n_missing > 0:
             n = len(found.vectors)
             _warn(
-                f"the power method found {n} of the {n + found.n_missing} weights it was to find in the "
+                f"the power method recovered {n} of the {n + found.n_missing} weights it was to find in the "
                 "Hessians' subspace (stage 'power method'). Move center to where the units are near their inflection "
                 "points, raise n_starts or n_hessians, or check layer_widths."
             )

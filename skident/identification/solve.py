@@ -99,7 +99,7 @@ def _out_of_budget(error, problem):
     return NotIdentified(
         last or "search",
         "budget",
-        f"{error}, and no network was found until then, with {problem.oracle.n_queries} queries; "
+        f"{error}, and no network was recovered until then, with {problem.oracle.n_queries} queries; "
         f"finished: {done or 'nothing'}"
         f"{'' if last is None else f'; then in: {last}'}.{remedy}",
         final=True,

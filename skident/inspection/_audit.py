@@ -19,7 +19,7 @@ class AuditDisplay:
 
     Left: every output's difference over its tolerance, in ascending order; above the dashed line the models differ.
     Right: per layer, the share of the weights whose relative change of a given size is detectable; crosses mark the
-    changes found. Create it by :meth:`from_estimator` or :meth:`from_report`.
+    changes detected. Create it by :meth:`from_estimator` or :meth:`from_report`.
 
     Parameters
     ----------

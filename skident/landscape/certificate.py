@@ -18,7 +18,7 @@ _REASONS = {
     "saddle": "no slope (gradient {gradient_norm:.1e}), but the loss has curvature {curvature:.3e} along "
     "escape_direction",
     "not stationary": "the gradient, of norm {gradient_norm:.3e}, leads down",
-    "undecided": "no slope (gradient {gradient_norm:.1e}), no downward curvature found (lowest {curvature:.1e}), "
+    "undecided": "no slope (gradient {gradient_norm:.1e}), no downward curvature detected (lowest {curvature:.1e}), "
     "but the loss {loss:.3e} is {gap:.1e} above the best lower bound known ({how})",
 }
 

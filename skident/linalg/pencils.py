@@ -139,7 +139,7 @@ def matrix_pencil(A, B, rank):
     Raises
     ------
     ValueError
-        If shapes differ, an entry is not finite, or r exceeds the sides or the rank of B.
+        If shapes differ, an entry is not finite, or r exceeds the shape or the rank of B.
 
     Examples
     --------
@@ -180,7 +180,7 @@ def _diagonalize(S, X):
     """A Newton step (draws, n, r) towards ``X^{-1} S_j X^{-T}`` diagonal for all j, and its length (draws,).
 
     With diagonals d_j and ``X <- X (I + Z)``, off-diagonal entries (k, l) are ``d_jl Z_kl + d_jk Z_lk`` to first order:
-    two unknowns a pair, found by least squares over j.
+    two unknowns per pair, solved by least squares over j.
     """
     inverse = np.linalg.pinv(X)[:, None]
     D = inverse @ S @ inverse.swapaxes(2, 3)
@@ -363,7 +363,9 @@ def jennrich(T, rank, *, symmetric=False, n_draws=5, rng=None):
     _check_counts(rank, n_draws, min(T.shape[:2]))
     if symmetric:
         if T.shape[0] != T.shape[1]:
-            raise ValueError(f"a tensor that is symmetric in its first two modes has equal sides, got shape {T.shape}.")
+            raise ValueError(
+                f"a tensor that is symmetric in its first two modes has equal dimensions, got shape {T.shape}."
+            )
         found = joint_pencil(np.moveaxis(T, 2, 0), rank, n_draws=n_draws, rng=rng)
         return JennrichFactors(found.vectors, found.vectors.copy(), found.coefficients, found.residual)
     n1, n2, n3 = T.shape

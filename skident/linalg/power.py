@@ -309,7 +309,7 @@ def _chunk_sizes(n, chunk_bytes, n_features):
 
 
 def _distinct_from(known, pool, phi):
-    """The pool's distinct directions that are not known ones, and their phi."""
+    """The pool's distinct directions that are none of the known ones, and their phi."""
     xp = array_namespace(pool)
     keep = _distinct(pool, phi)
     if known.shape[0]:

@@ -28,21 +28,21 @@ _COPIES = 6  # of the combinations in a chunk: indices, bits and signs of both h
 
 
 class UndecidedSignsError(ValueError):
-    """No signs were found, but there may be some."""
+    """No signs were recovered, but there may be some."""
 
 
 def solve_signs(M, r, tol, max_solutions=2):
     """Sign vectors (n, K) with ``M sigma = r`` for M (E, K) and r (E,), up to `tol` in the largest entry.
 
     All solutions, or `max_solutions` of them, for up to 28 free signs; for more, one that can hardly be due to chance,
-    and a second one if the reduced lattice contains it. UndecidedSignsError if no solution is found but there may be
+    and a second one if the reduced lattice contains it. UndecidedSignsError if no solution is known but there may be
     one, also because of the deadline.
 
     If the columns are independent up to errors of `tol`, the signs are the solution of a linear system. Otherwise the
     columns that pivoted QR leaves over are free, and determine the others. Up to 14 free signs, all combinations are
     tried. Up to 28, both halves of them are enumerated and their sums matched in one equation by sorting [1]_, in
     ``O(2^{q/2})`` time and memory for q free signs. For more, the signs are the shortest vector of a lattice [2]_,
-    found by LLL [3]_ if the equations are accurate enough: E equations of b bits with E b / K above about 3.5. With
+    computed by LLL [3]_ if the equations are accurate enough: E equations of b bits with E b / K above about 3.5. With
     equations exact to 1e-12, 100 signs in 10 equations take 0.4 seconds and 120 in 12 take 0.8 seconds (10 of 10 random
     cases each), 140 in 14 take 5 seconds (8 of 10).
 

@@ -94,7 +94,7 @@ def find_symmetric_powers(basis, n_features, order, rng, *, max_rounds=12, n_sta
     Returns
     -------
     SymmetricPowers
-        With fewer than m vectors if no more are found.
+        With fewer than m vectors if there are no more.
 
     Notes
     -----
@@ -186,6 +186,6 @@ def _distinct(pool, basis, order, farthest):
 
 
 def _deflated(basis, found, order):
-    """Basis of the subspace less the projections of the powers found."""
+    """Basis of the subspace less the projections of the powers recovered."""
     full, _ = np.linalg.qr((symmetric_power(found, order) @ basis).T, mode="complete")
     return basis @ full[:, len(found) :]

@@ -66,19 +66,19 @@ def _check_radius(radius):
 
 
 def recovery_rate(true_weights, found, radius=0.05):
-    """Fraction of the true weights that were found, up to sign and scale.
+    """Fraction of the true weights that were recovered, up to sign and scale.
 
-    A true weight counts as found if, after scaling to norm 1, it lies within `radius` of plus or minus one of the found
-    vectors.
+    A true weight counts as recovered if, after scaling to norm 1, it lies within `radius` of plus or minus a recovered
+    vector.
 
     Parameters
     ----------
     true_weights : array-like of shape (m, D)
         The true vectors as rows, of any scale.
     found : array-like of shape (n, D)
-        The found vectors as rows, of any scale; may have no rows.
+        The recovered vectors as rows, of any scale; may have no rows.
     radius : float, default=0.05
-        Largest distance, on the unit sphere, at which a vector counts as found.
+        Largest distance, on the unit sphere, at which a vector counts as recovered.
 
     Returns
     -------
@@ -106,9 +106,9 @@ def recovery_rate(true_weights, found, radius=0.05):
 
 
 def false_positive_rate(true_weights, found, radius=0.05):
-    """Fraction of the found vectors that are no true weight, up to sign and scale.
+    """Fraction of the recovered vectors that are no true weight, up to sign and scale.
 
-    A found vector is a false positive if, after scaling to norm 1, it is further than `radius` from plus and minus
+    A recovered vector is a false positive if, after scaling to norm 1, it is further than `radius` from plus and minus
     every true weight.
 
     Parameters
@@ -116,7 +116,7 @@ def false_positive_rate(true_weights, found, radius=0.05):
     true_weights : array-like of shape (m, D)
         The true vectors as rows, of any scale.
     found : array-like of shape (n, D)
-        The found vectors as rows, of any scale; may have no rows.
+        The recovered vectors as rows, of any scale; may have no rows.
     radius : float, default=0.05
         Largest distance, on the unit sphere, at which a vector counts as a true weight.
 

@@ -37,7 +37,7 @@ def align(weights, biases, activations, other_weights, other_biases):
         target = targets[layer][:, : A.shape[1]]  # without linear units, which are not moved
         order = np.arange(A.shape[1])
         if not is_output:
-            # Rows of the cost are the target's units, so the assignment is where each of them is found.
+            # Rows of the cost are the target's units, so the assignment is where each of them is.
             order = linear_sum_assignment(_pair_costs(target, A, activation.symmetry))[1]
         return order, *_matching_factors(A[:, order], target, activation.symmetry, is_output)
 

@@ -23,7 +23,7 @@ def from_torch(module, input_shape=None):
         raise TypeError(f"from_torch reads a torch.nn.Module, got {type(module).__name__}.")
     layers = _layers(module, None if input_shape is None else tuple(np.atleast_1d(input_shape).tolist()))
     if not any(layer.map.weighted for layer in layers):
-        raise ValueError(f"from_torch found no torch.nn.Linear in {type(module).__name__}.")
+        raise ValueError(f"there is no torch.nn.Linear in {type(module).__name__}.")
     names = [layer.activation for layer in layers]
     mixed = [i for i, name in enumerate(names[:-1]) if name != names[0]]
     if mixed:

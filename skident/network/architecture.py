@@ -1,4 +1,4 @@
-"""`Architecture`: widths and activations of a network whose weights are not known yet."""
+"""`Architecture`: widths and activations of a network whose weights are unknown."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def bisect(holds, low, high, n_steps):
     Returns
     -------
     low, high : ndarray of shape (k,) or (k, D)
-        The last place where the condition was seen not to hold, and the first where it did.
+        The last queried place where the condition does not hold, and the first where it does.
 
     Examples
     --------

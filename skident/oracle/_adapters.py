@@ -76,7 +76,7 @@ def same_onnx_model(first, second):
 
 
 def n_inputs_of(box):
-    """Number of inputs of a network or of the ONNX model in a file; None if it is not known before the first query."""
+    """Number of inputs of a network or of the ONNX model in a file; None if it is unknown before the first query."""
     if not is_onnx_file(box):
         return getattr(box, "n_inputs", None)
     from ._onnx_box import width_of

@@ -306,7 +306,7 @@ class Oracle(OutputScaling, Coordinates, ParallelQueries):
                 break
         U, Y = (np.concatenate(p) for p in zip(*parts, strict=True))
         if len(U) < _MIN_PRECISE * n:
-            cause = "the classifier is too certain" if self.output_bounds is None else "the outputs are clipped"
+            cause = "the classifier is too confident" if self.output_bounds is None else "the outputs are clipped"
             raise BlackBoxError(
                 f"only {len(U)} of {n} queries returned outputs that are precise enough: {cause}. "
                 "Give rows X where this is less so."

@@ -22,7 +22,7 @@ _LAST_STEP = 1e-4  # optima lie on activation boundaries, which only short steps
 
 @dataclass(frozen=True)
 class ShallowEscape:
-    """The fastest escape of a depth-two network that was found, with an upper bound.
+    """The fastest known escape of a depth-two network, with an upper bound.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ def _ascend(X, g, rng):
 
 
 def _branch(X, g, found, tol, max_regions):
-    """Upper bound of both signs of w_2, the pairs (value, w) found, and the number of regions; the widest first."""
+    """Upper bound of both signs of w_2, the pairs (value, w) tried, and the number of regions; the widest first."""
     relaxations = [Relaxation(X, -top * g) for top in (1.0, -1.0)]
     order, known = count(), max(value for value, _ in found)
     heap = []

@@ -16,7 +16,7 @@ from .plateaus import detect_escapes
 
 __all__ = ["TrainingRun", "NormAdaptedStep", "TrainingRecord", "WeightRecorder", "saddles_of"]
 
-_SHORTEST_RECORD = 5  # points of a curve in which a saddle can be seen
+_SHORTEST_RECORD = 5  # points of a curve in which a saddle can be detected
 
 
 class NormAdaptedStep(Callback):

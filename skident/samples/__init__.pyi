@@ -60,7 +60,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = ...) -> Self:
         """Find the network."""
     def predict(self, X: ArrayLike) -> Array:
-        """Values of the network found."""
+        """Values of the recovered network."""
     set_fit_request: Any
     set_score_request: Any
 

@@ -63,7 +63,7 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         Whether Gauss-Newton steps follow the tensors. Without them the number of units is the rank of T_2.
     control_variate : {"network", "quadratic", "linear", None}, default="network"
         What is subtracted from y before moments are estimated, to be added back exactly: the best linear function, the
-        best quadratic one, or, again and again, the network found so far. None estimates the moments of y itself.
+        best quadratic one, or, again and again, the network recovered so far. None estimates the moments of y itself.
     batch_size : int, default=None
         Rows treated at a time; None for blocks of 4 MB.
     noise_level : float, default=None
@@ -105,7 +105,7 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         Whether the residuals are rounding and the rows determine the network: every unit has k + 2 active and k + 2
         inactive rows, the Gauss-Newton matrix has full rank, and every row is predicted by the others to rounding
         (leave-one-out residuals). It is a statement about the rows given: a unit that is active on none of n rows
-        leaves no trace. Regions that hold no row have a share below 7 / n of new rows from the same distribution, with
+        has no effect. Regions that hold no row have a share below 7 / n of new rows from the same distribution, with
         probability .999.
     input_box_ : InputBox or None
         Range of the whitened inputs to which `predict` clips; None if `exact_`.
@@ -139,8 +139,8 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     from 1200 parameters on ``O(n m d)`` for each of at most 30 products with the matrix. A step of the fit of the
     tensors costs ``O(m^3 p^3)`` a candidate, whatever n is. The wide fit, 8000 steps with 512 rows each, costs
     ``O(m d)`` a row. It starts the polish if more than 30 units are requested, or T_2 shows more than 15 in more
-    than 30 dimensions and their number is to be found (with the defaults of `polish` and `control_variate`); with fewer
-    units it is tried where a further unit would still pay, and kept where it leaves smaller residuals.
+    than 30 dimensions and their number is to be recovered (with the defaults of `polish` and `control_variate`); with
+    fewer units it is tried where a further unit would still pay, and kept where it leaves smaller residuals.
 
     The polish fits ``sum_i c_i |w_i . x + b_i|`` and a linear function, so it needs no signs of (w_i, b_i); those are
     read off the linear function afterwards: d equations, which noise leaves solvable for up to 30 units, more units

@@ -85,7 +85,7 @@ def _whitener(covariance, sd):
 
 
 class Sample:
-    """Weighted rows ``(x_n, y_n)``, seen as ``z = (x - center) @ whitener`` and ``(y - y_center) / y_scale``.
+    """Weighted rows ``(x_n, y_n)``, transformed to ``z = (x - center) @ whitener`` and ``(y - y_center) / y_scale``.
 
     Attributes
     ----------

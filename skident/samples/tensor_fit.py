@@ -20,7 +20,7 @@ __all__ = ["moment_loss", "refine_by_moments", "units_from_moments"]
 
 _BATCH_BYTES = 2**26  # of the Gauss-Newton matrices of the candidates that are treated at a time
 _FIRST_DAMPING = 1.0  # of Levenberg-Marquardt, in units of the diagonal
-# Long steps carry biases out to where a unit leaves no trace and cannot come back. With these three, 365 of 432 random
+# Long steps carry biases out to where a unit has no effect and cannot come back. With these three, 365 of 432 random
 # starts, of 36 problems with 6 or 8 units in 4 to 6 dimensions, reach the best minimum.
 _LONGEST_STEP = 0.07  # of a bias
 _CURVATURE_FLOOR = 0.03  # of the largest diagonal entry, where a parameter's own would give it hardly any damping
@@ -37,7 +37,7 @@ class _Target:
         self.constant = float(tensors[0][0]) if 0 in tensors else 0.0
         self.rows = {k: flatten_symmetric(tensors[k], p, (1, k - 1)).T for k in self.orders if k}
         self.norms = {k: float(tensors[k] @ tensors[k]) for k in self.orders}
-        # The loss is a difference of such numbers: what is below cannot be seen in it.
+        # The loss is a difference of such numbers: what is below has no effect on it.
         self.rounding = 8.0 * np.finfo(np.float64).eps * sum(self.weights[k] * self.norms[k] for k in self.orders)
 
     def slopes(self, U, k):
@@ -227,7 +227,7 @@ def units_from_moments(tensors, n_units, *, order=2, n_candidates=12, rng=None, 
     random = _random_starts(tensors, p, n_units, n_candidates - n_pencils, rng)
     bound = 10.0 * _typical_output_weight(tensors, n_units)
     W, b, a = (np.concatenate([np.array(s), r]) for s, r in zip(starts, random))
-    # Where a direction is poor, its scalars can be anything.
+    # Where a direction is inaccurate, its scalars can be anything.
     W, b, a, loss = refine_by_moments(tensors, W, np.clip(b, -2.0, 2.0), np.clip(a, -bound, bound), **options)
     best = np.argsort(loss, kind="stable")
     return W[best], b[best], a[best], loss[best]

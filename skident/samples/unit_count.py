@@ -75,7 +75,7 @@ def _new_ridges(sample, model, rng):
 
 
 def add_ridge(sample, fit, rng):
-    """The best fit found with one ridge more.
+    """The best fit with one ridge more.
 
     Eigenvectors of the curvature of the residuals and random directions, each with three biases, are screened by how
     much of the residuals they explain; the best two of different directions start a fit of all ridges.

@@ -1,4 +1,4 @@
-"""Signs of ReLU units: from absolute values and a linear function to active sides."""
+"""Signs of ReLU units: from absolute values and a linear function to the signs with which units are active."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_what_was_found_in_time_is_returned(monkeypatch):
             Timed(NETWORK, 0.2),
             8,
             (6, 4, 1),
-            "no network was found until then, with|before anything was found",
+            "no network was recovered until then, with|before any unit was recovered",
         ),
         (Timed(lambda X: np.sign(X[:, 0]) * (X[:, 1] > 0.3)), 5, (5, 4, 1), "1.5 are over|does not|no |class labels"),
     ],

@@ -518,7 +518,7 @@ NO_NETWORKS = {
     "linear": lambda X: X @ np.arange(1.0, 13.0),
 }
 NO_NETWORK = "do not change at all|does not saturate|no step is a smooth sigmoid|does not change at the center"
-NO_NETWORK += r"|the power method found \d of the [46] weights"
+NO_NETWORK += r"|the power method recovered \d of the [46] weights"
 
 
 @pytest.mark.parametrize("options", [{}, {"layer_widths": (6, 1)}, {"layer_widths": (4, 1), "first_layer": "hessian"}])
@@ -538,7 +538,7 @@ def test_weights_that_are_none_are_said(X):
     Here they nearly depend on each other. That is not so of most networks (ten of twelve); see the next test.
     """
     network = make_network((X.shape[1], 6, 4, 3), random_state=0)
-    with pytest.warns(ConvergenceWarning, match="nearly|the power method found"):
+    with pytest.warns(ConvergenceWarning, match="nearly|the power method recovered"):
         EntangledWeightExtractor(
             network, layer_widths=(10, 4, 3), first_layer="hessian", center=np.zeros(X.shape[1]), random_state=0
         ).fit(X)

@@ -48,7 +48,7 @@ def test_fewer_units_than_asked_for(X, rng):
 def test_more_units_than_asked_for(X, rng):
     network = random_network("elu", rng)
     with pytest.raises(
-        ValueError, match=r"layer_widths=\(9, 2\), but 12 hidden units were found; set layer_widths=\(12, 2\)"
+        ValueError, match=r"layer_widths=\(9, 2\), but 12 hidden units were detected; set layer_widths=\(12, 2\)"
     ):
         identified(lambda A: network(A), X, "elu", layer_widths=(9, 2))
 

@@ -46,7 +46,7 @@ def test_budgets_hold(limit):
         try:
             model = identify(network, **limit)
         except ValueError as error:
-            assert "no network was found" in str(error)
+            assert "no network was recovered" in str(error)
             return
     assert model.n_queries_ <= limit.get("max_queries", np.inf)
     assert not model.report_.exact or relative_max_error(network(X), model.network_(X)) < 1e-8

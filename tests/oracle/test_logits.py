@@ -162,7 +162,7 @@ def test_rows_that_serve_to_fit_and_how_much_they_tell():
 
 def test_certain_rows_are_refused():
     oracle = Oracle(lambda X: expit(40.0 + np.tanh(X[:, 0])), 2, response="predict_proba")
-    with pytest.raises(BlackBoxError, match="only 0 of 50 queries .* the classifier is too certain"):
+    with pytest.raises(BlackBoxError, match="only 0 of 50 queries .* the classifier is too confident"):
         oracle.query_precise(lambda n, factor: np.zeros((n, 2)), 50)
 
 

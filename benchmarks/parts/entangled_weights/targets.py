@@ -214,7 +214,7 @@ def tables(result):
     header = ["target", "bar", "measured (worst)", "trials passed", "seconds max", "seconds median", "queries", "met"]
     rows = []
     for r in result["rows"]:
-        # An infinite error (another architecture was found) is stored as null.
+        # An infinite error (another architecture was recovered) is stored as null.
         worst = ", ".join(
             f"{k} {'inf' if v is None else format_value(v)}" for k, v in r["worst"].items() if k != "seconds"
         )

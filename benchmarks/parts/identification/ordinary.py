@@ -79,7 +79,7 @@ def _case(seed, n_hidden):
 
 
 def _judged(trial, model, truth, seed):
-    """Found with the right widths, and not called exact."""
+    """Recovered with the right widths, and not called exact."""
     right = trial.get("widths") == truth.layer_widths
     trial |= {"seed": seed, "covered": covered(truth, model), "right widths": right}
     return trial | {"success": bool(trial["success"] and right and not trial["exact"])}

@@ -30,7 +30,7 @@ _CONSTANT_SHARE = 0.9  # of these points, of piecewise constant outputs: thresho
 _FINE = 1025  # points of a line along one input, on which thresholds are counted
 _FEWEST = 5  # thresholds that show a spacing
 _CELLS = 8  # points per spacing, at least
-_FROM_GRID = 2  # points by which a threshold may be off its place: its own cell, and that of the previous one
+_FROM_GRID = 2  # points by which a threshold may be off its place: its own interval, and that of the previous one
 _EVEN_SHARE = 0.9  # of evenly spaced thresholds
 _ZOOMS = 6  # shortenings of that line by four, until thresholds are far enough apart
 

@@ -86,7 +86,7 @@ def recognize_other_model(oracle, U, detected, rng):
     """`OtherModel` that explains outputs which no unit explains; None if it may be a network.
 
     U (n, D) are standardized samples, `detected` is an `ActivationEvidence`. If its activation is clear, only jumps are
-    searched, which an integer column makes: 264 queries. Otherwise some 2,500, and up to 8,000 once jumps are found.
+    searched, which an integer column makes: 264 queries. Otherwise some 2,500, and up to 8,000 once jumps are detected.
     """
     if not detected.doubt and detected.name in CLEAR:
         return _jumping(oracle, U, rng)
@@ -268,7 +268,7 @@ def _far_out(oracle, rng):
 
 
 def _local_kernel(oracle, rng):
-    """The verdict on outputs that are constant far out, unless they are piecewise linear near the center."""
+    """What kind of model has outputs that are constant far out, unless they are piecewise linear near the center."""
     Y, rounding = _near_lines(oracle, rng)
     straight = np.mean(np.all(np.abs(np.diff(Y, 2, axis=1)) <= 4.0 * rounding, axis=2))
     if straight > 1.0 - _ZERO_SHARE:

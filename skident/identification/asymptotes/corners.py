@@ -100,7 +100,7 @@ def _single_corner(line, low, high):
 
 
 def _refined(line, low, high, s):
-    """The corner at ``low + s`` with slopes from the longest straight sides; None if these are not straight."""
+    """The corner at ``low + s`` with slopes from the longest straight pieces; None if these are not straight."""
     guess, tol = low + s, line.tolerance(np.array([low, high]))
     reach = _REACH * min(s, high - low - s)
     sides = []

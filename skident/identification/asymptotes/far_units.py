@@ -69,7 +69,7 @@ def find_far_units(oracle, max_units, rng, callback=None):
     Far out, an activation that is constant on the left and of slope 1 on the right is a ReLU up to rounding, so that
     the gradient jumps across every hyperplane. Lines cross nearly all hyperplanes; with their normals known to 1e-4,
     the outputs between hyperplanes are linear in what is unknown, and least squares refines it, closer and closer to
-    the center. Raises NotIdentified if no units are found.
+    the center. Raises NotIdentified if no units are detected.
     """
     std = _error_far_out(oracle, rng)
     probe = _FarProbe(oracle, std)

@@ -265,5 +265,7 @@ def _signs(terms, target):
         if len(signs):
             break
     raise NotIdentified(
-        "profiles", "signs", f"{terms.shape[1]} units were found, but the linear part does not determine their signs."
+        "profiles",
+        "signs",
+        f"{terms.shape[1]} units were detected, but the linear part does not determine their signs.",
     )

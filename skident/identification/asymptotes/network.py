@@ -51,8 +51,8 @@ def find_asymptotic_network(oracle, activation, *, max_units, rng, callback=None
         failure = NotIdentified(
             "profiles",
             "unexplained",
-            f"{network.layer_widths[0]} units were found far out, but they do not explain the outputs near the center: "
-            "more than one hidden layer, or outputs that are clipped.",
+            f"{network.layer_widths[0]} units were detected far out, but they do not explain the outputs near the "
+            "center: more than one hidden layer, or outputs that are clipped.",
         )
     raise failure
 
@@ -105,13 +105,13 @@ def _signs(weights, outgoing, gradients, corners):
             signs = solve_signs(M, target, tol)
         except UndecidedSignsError as error:
             raise NotIdentified(
-                "profiles", "signs", f"{m} units were found, but their signs are undetermined: {error}"
+                "profiles", "signs", f"{m} units were detected, but their signs are undetermined: {error}"
             ) from error
     if len(signs) != 1:
         raise NotIdentified(
             "profiles",
             "signs",
-            f"{m} units were found, but {len(signs)} choices of their signs explain the linear part "
+            f"{m} units were detected, but {len(signs)} choices of their signs explain the linear part "
             "of the outputs: with none, there is a linear part beside these units, or more than one hidden layer.",
         )
     return signs[0].astype(float)

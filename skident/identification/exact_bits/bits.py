@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 __all__ = ["LEAST_LOG10_ODDS", "Bits"]
 
-LEAST_LOG10_ODDS = -99.0  # smallest reported odds: the distribution of errors is not known beyond
+LEAST_LOG10_ODDS = -99.0  # smallest reported odds: the distribution of errors is unknown beyond
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ RELATIVE_ERRORS = 4.0 * _EPS * 8.0 ** np.arange(9)  # tried errors over a unit's
 WITHIN = 5.0  # errors within which every value must lie on the grid (statistics: 6e-7 per value)
 INFORMATIVE = 4.0 * WITHIN  # spacings over errors from which a value's distance to the grid says something
 FAR_OFF = 0.05  # distance over spacing from which a value is not on the grid: nine tenths of values off the grid
-PROBABLY_OFF = 1e-4  # values off the grid that are assumed beside those seen: one of ten thousand single biases
+PROBABLY_OFF = 1e-4  # values off the grid that are assumed beside those detected: one of ten thousand single biases
 _NATS_OFF_GRID = 15.0  # evidence against the grid by a value that is not on it: as much as one in its favor
 _MAX_INTEGER = 128  # largest integer of weights of 8 bits
 _INTEGER_TOL = 1e-6  # distance of a multiple to an integer that is rounding: 128 times float32's
@@ -61,7 +61,7 @@ class Evidence:
 
     @property
     def share_off(self):
-        """Probable share of values off the grid: above 0 also if none is seen."""
+        """Probable share of values off the grid: above 0 also if none is detected."""
         return (self.n_off + PROBABLY_OFF) / (self.count + 1.0)
 
 

@@ -108,7 +108,7 @@ def log_odds_of_neighbors(values, error, digits):
 
 
 def _unit_scales(A, digits):
-    """Scales (m,) of all units of a layer A (d, m), and which were found; 1 for the others."""
+    """Scales (m,) of all units of a layer A (d, m), and which were detected; 1 for the others."""
     quantized = [integer_multiples(column[:-1]) is not None for column in A.T]
     found = [None if q else scale_of_unit(column, digits) for q, column in zip(quantized, A.T, strict=True)]
     scales = np.array([1.0 if scale is None else scale[0] for scale in found])

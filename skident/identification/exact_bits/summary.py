@@ -18,7 +18,7 @@ _OUTPUTS_PER_UNKNOWN = 4  # held-out outputs per remaining parameter from which 
 _MAX_REMAINING = 500  # parameters that are fitted again (budget: their dense Jacobian on the held-out samples)
 _ERROR_FACTOR = 2.0  # standard errors over those of independent rounding errors
 _ROUNDING = 1e-11  # relative error of outputs that unrounded parameters leave; a wrong last bit of float32: 6e-8
-_ACCURATE = 1e-12  # relative error of outputs below which weights on the grid are seen to be on it
+_ACCURATE = 1e-12  # relative error of outputs below which weights on the grid are recognized
 _MAX_GROWTH = 2.0  # largest error of the rounded network over that of the recovered one
 
 

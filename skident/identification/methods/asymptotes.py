@@ -68,7 +68,7 @@ class Asymptotes:
             raise NotIdentified(
                 "profiles",
                 "units",
-                f"layer_widths={problem.widths}, but {n_units} hidden units were found; set "
+                f"layer_widths={problem.widths}, but {n_units} hidden units were detected; set "
                 f"layer_widths=({n_units}, {problem.widths[-1]}).",
             )
         return polished_attempt(problem, network, np.inf, "polish", self.name)

@@ -29,7 +29,7 @@ _MORE_LAYERS = {"layers", "crowded", "bent", "signs", "ambiguous", "undecided", 
 _FURTHER_CHECKS = 17  # outputs that decide whether units are missing, per held-out sample (budget)
 _MAX_POLISHED_FOR_BITS = 30_000  # parameters up to which bits are worth a fit to outputs, to rounding (budget: 20 s)
 _MAX_COSINE = 1.0 - 1e-6  # cosine of two units from which they may be one
-_POINTS = 20_000  # points at which the activity of units is counted: a share of 5e-5 is seen
+_POINTS = 20_000  # points at which the activity of units is counted: a share of 5e-5 is detected
 _MAX_RESIDUAL = 4.0  # of a fit, in standard deviations of the outputs' errors, that the errors explain
 _NEARLY_EXACT = 1e-8  # relative error of outputs up to which facets are followed as on exact ones: 8 decimals and more
 _RADII = (1.0, 2.0, 3.0)  # standard deviations of these points
@@ -129,7 +129,7 @@ def _deep_after(error, problem, leaky):
         raise NotIdentified(
             "activation boundaries",
             error.reason,
-            f"no ReLU network was found. With one hidden layer: {error} With more: {deeper}",
+            f"no ReLU network was recovered. With one hidden layer: {error} With more: {deeper}",
         ) from deeper
 
 

@@ -11,25 +11,27 @@ from skident.oracle import NotIdentified
 
 __all__ = ["Circle", "Step", "grid_without", "known_steps", "scan"]
 
-_GRID = 32  # cells of a half circle before the first bisection; budget: the queries of a half circle without steps
-_FINE_GRID = 4096  # cells, in number, at which the steps of a saturated layer fill a small part of the half circle
+_GRID = 32  # intervals of a half circle before the first bisection; budget: the queries of a half circle without steps
+_FINE_GRID = 4096  # intervals, in number, at which the steps of a saturated layer fill a small part of the half circle
 _MAX_MOVING = 0.3  # part of a fine grid that may change; more of it, and the layer does not saturate there
 _MAX_STEPS = 2000  # steps followed on one half circle; budget
 _CHANGE_FALSE_ALARMS = 1e-7  # probability that noise alone exceeds the threshold of a change, per pair of outputs
 _TAIL = 1e-9  # of the outputs' range: smaller changes of exact outputs are tails of steps; far above their rounding
 _ROUNDINGS = 64.0  # eps of the largest output, below which a change of exact outputs is rounding
-# Part of a cell's change below which one half is the tail of a step in the other half; below 1, and large enough not to
-# follow tails down to rounding, which needs a query per halving and determines nothing of the slope.
+# Part of an interval's change below which one half is the tail of a step in the other half; below 1, and large enough
+# not to follow tails down to rounding, which needs a query per halving and determines nothing of the slope.
 _TAIL_OF_CELL = 1e-2
-# Part of the mean distance between steps within which a run of changing cells is one step; two steps share such a run
-# with about this probability. With noise, circles are so small that steps are not much narrower than their distance.
+# Part of the mean distance between steps within which a run of changing intervals is one step; two steps share such a
+# run with about this probability. With noise, circles are so small that steps are hardly narrower than their distance.
 _RUN_WIDTH = 0.01
 _RUN_WIDTH_NOISY = 0.1  # the same with noise
-_RUN_CELLS = 3  # changing cells in a row whose inner points sample the slope of a step
-_LONG_RUN = 16  # cells of a run on a fine grid that is one step however crowded the circle is
-_JUMP_WIDTH = 1e-13  # radians per cell: rounding of an angle near pi is 4e-16, and hides the slope of narrower steps
+_RUN_CELLS = 3  # changing intervals in a row whose inner points sample the slope of a step
+_LONG_RUN = 16  # intervals of a run on a fine grid that is one step however crowded the circle is
+_JUMP_WIDTH = (
+    1e-13  # radians per interval: rounding of an angle near pi is 4e-16, and hides the slope of narrower steps
+)
 _SATURATED = 25.0  # pre-activation beyond which tanh, sigmoid and erf are within 2e-11 of their limits
-_SAME_ANGLE = 1e-15  # radians by which the ends of adjacent cells may differ; rounding
+_SAME_ANGLE = 1e-15  # radians by which the ends of adjacent intervals may differ; rounding
 _CLIPPED_FRACTION = 5e-3  # fractions of a step are clipped to this distance from 0 and 1, where arctanh is finite
 _POSITION_SLACK = (
     0.1  # of a step's width, by which a known hyperplane may miss it: `Step` ends are bisected, not fitted
@@ -118,14 +120,14 @@ def known_steps(steps, angles, margins):
 
 
 def grid_without(angles, slopes, margins):
-    """Edges (n,) of the initial cells of a half circle, and which cells (n - 1,) hold a known step and nothing else.
+    """Edges (n,) of the initial intervals of a half circle, and which of these (n - 1,) hold a known step only.
 
     Known hyperplanes cross at angles (m,) with slopes (m,), up to margins (m,). A step whose position is known well
-    gets a cell of its own that holds its tails, too.
+    gets an interval of its own that holds its tails, too.
     """
     edges = np.linspace(0.0, np.pi, _GRID + 1)
     half = _SATURATED / slopes + margins
-    # A tenth of the mean distance at most: wider cells could hold an unknown step.
+    # A tenth of the mean distance at most: wider intervals could hold an unknown step.
     narrow = (half < 0.1 * np.pi / max(len(angles), 1)) & (angles > half) & (angles < np.pi - half)
     left, right = angles[narrow] - half[narrow], angles[narrow] + half[narrow]
     inside = np.any((edges[:, None] > left) & (edges[:, None] < right), axis=1)
@@ -135,11 +137,11 @@ def grid_without(angles, slopes, margins):
 
 
 def scan(query, edges, skipped, noisy):
-    """All steps of a half circle, by bisection of the cells between edges (n,) whose ends differ, but those skipped.
+    """All steps of a half circle: the intervals between edges (n,) whose ends differ, but those skipped, are bisected.
 
-    `query` maps angles (n,) to outputs (n, m_L). Bisection of a step ends as soon as three cells in a row change: the
-    points between them sample its slope. About ``log2(32 cells / width) + 3`` queries per step. With noise, a low step
-    may split into parts below the noise before that; then it is taken as it was one bisection earlier.
+    `query` maps angles (n,) to outputs (n, m_L). Bisection of a step ends as soon as three intervals in a row change:
+    the points between them sample its slope. About ``log2(32 cells / width) + 3`` queries per step. With noise, a low
+    step may split into parts below the noise before that; then it is taken as it was one bisection earlier.
     Raises NotIdentified if the outputs change on a large part of the half circle, or at too many places.
     """
     F = query(edges)
@@ -172,23 +174,23 @@ def _change(cells):
 
 
 def _runs(cells):
-    """Indices of adjacent cells, run by run."""
+    """Indices of adjacent intervals, run by run."""
     left, right = cells[:2]
     return np.split(np.arange(len(left)), np.flatnonzero(left[1:] > right[:-1] + _SAME_ANGLE) + 1)
 
 
 def _is_complete(cells, run, crowding, n_cells):
-    """Whether a run of changing cells samples the slope of one step, as far as rounding lets it."""
+    """Whether a run of changing intervals samples the slope of one step, as far as rounding lets it."""
     left, right = cells[0][run[0]], cells[1][run[-1]]
     if right - left < len(run) * _JUMP_WIDTH:
         return True
-    # Steps side by side in cells that are not yet narrow would make a run, too.
+    # Steps side by side in intervals that are not yet narrow would make a run, too.
     narrow = (right - left) * crowding < 1.0 or (len(run) >= _LONG_RUN and n_cells >= _FINE_GRID)
     return len(run) >= _RUN_CELLS and narrow
 
 
 def _bisect(query, cells, tol):
-    """The halves of all cells that change, and all halves of each run none of which changes: split up into noise."""
+    """The halves of intervals that change, and all halves of each run none of which changes: split up into noise."""
     left, right, Fl, Fr = cells
     n = len(left)
     if n == 0:
@@ -209,7 +211,7 @@ def _bisect(query, cells, tol):
 
 
 def _fit_step(cells):
-    """One step from a run of cells: (1 + tanh z) / 2 through the fractions at the points inside."""
+    """One step from a run of intervals: (1 + tanh z) / 2 through the fractions at the points inside."""
     left, right, before, after = cells[0][0], cells[1][-1], cells[2][0], cells[3][-1]
     jump = after - before
     p = (cells[3][:-1] - before) @ jump / max(jump @ jump, np.finfo(float).tiny)

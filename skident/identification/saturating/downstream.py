@@ -152,8 +152,8 @@ def fit_downstream(oracle, first, region, architecture, rng, search=None):
     - "edges": there first, then where one unit moves at a time. Needs exact norms (`norms_from_tails`); determines the
       biases if `find_first_biases` does not (``m_2 >= m_1`` or ``m_1 > D``).
     - "interior": where the first layer moves. It must be exact (`find_first_biases`). Any number of smooth outputs.
-    - "stem": near the hyperplanes, the whole network fitted at once, its first layer started as found and all others
-      at random; for biases that are not determined and too few vertices.
+    - "stem": near the hyperplanes, the whole network fitted at once, its first layer started as recovered and the
+      others at random; for biases that are not determined and too few vertices.
     From vertices, the biases are those of `first`, good to some tenths: the polish corrects them. The network is None
     if every start was given up. The residual is the relative root mean square on the samples.
     ``5 P / m_L`` queries with P parameters of the widest network tried; ``O(n P^2)`` per step.
@@ -219,7 +219,7 @@ _STOPPING = Stopping(max_iter=100, target=_TARGET, patience=30, gain=0.9)
 
 @dataclass(frozen=True)
 class _Edges:
-    """Outputs Y (n, m_L) where only unit `unit` (n,) moves, at pre-activations Z (n, m_1) of the first layer found."""
+    """Outputs Y (n, m_L) where only unit `unit` (n,) moves, at first-layer pre-activations Z (n, m_1)."""
 
     unit: np.ndarray
     Z: np.ndarray
@@ -232,7 +232,7 @@ def network_on_edges(oracle, first, network, rng):
     Directions and norms of `first` must be exact. On an edge all but the moving unit's bias is known from the vertices,
     so each bias is searched by itself. Steep units of the second layer may be saturated at all vertices, which leaves
     their weights uncertain; on edges they move. So a fit of all biases and of the downstream network follows, on
-    outputs queried again near the biases found. The residual is the relative root mean square on the edges.
+    outputs queried again near the recovered biases. The residual is the relative root mean square on the edges.
     ``2 * 24 * 16`` queries per unit at most.
     """
     names = network.activation, network.output_activation

@@ -36,7 +36,7 @@ _SIGMAS = 6.0  # standard errors of a direction within which it may be another o
 _REMEASURE = 30.0  # times the median error, beyond which a direction is measured again on another circle
 _ZOOM = 30.0  # growth of the radius on which overlapping steps are resolved
 _MAX_ZOOMS = 2  # such circles: 900 times the distance between two steps
-_ZOOM_EDGES = 13  # of the initial cells about a step on a larger circle
+_ZOOM_EDGES = 13  # of the initial intervals about a step on a larger circle
 _RANGE_SAMPLES = 8  # queries that measure the outputs' range far out
 _UNITS_PER_INPUT = 2  # m_1 / D that the radius allows for if m_1 is unknown
 _STEP_DISTANCE = 4.5  # radius per unit and tail, so that nine steps in ten do not overlap
@@ -95,9 +95,9 @@ def find_first_layer(
 ):
     """The `FirstLayer` of a network with a saturating activation, from outputs alone: any depth, any m_1.
 
-    `n_units` is m_1 if known: the search ends when all are found, otherwise after three half circles without a new one.
-    `radius` is in units of ``sqrt(D)``; it grows up to three times while the outputs change on large parts of the
-    circle. Default 3e4; with noise, which hides the far ends of steps, the smallest that keeps nine steps in ten apart,
+    `n_units` is m_1 if known: the search ends when all are detected, otherwise after three half circles without a
+    new one. `radius` is in units of ``sqrt(D)``; it grows up to three times while the outputs change on large parts of
+    the circle. Default 3e4; with noise, which hides the far ends of steps, the smallest that keeps 90 % of steps apart,
     since the errors of black boxes that round their inputs grow with it. `noise` (m_L,) is the standard deviation of
     the outputs' noise, as `measure_noise` gives it. Without `precise`, units are resolved in groups if exact outputs
     are more than two, with half the queries or less and directions good to 1e-4: enough to start a fit.
@@ -106,7 +106,7 @@ def find_first_layer(
     About 32 queries per half circle, and per new step 15 to find it, 16 for its profile, D - 1 for its direction, 3 to
     check and 24 for its norm. With noise of a part q of a step's height the entries of directions are good to about q;
     above 1e-4, twice the queries are spent. In groups (`resolve_in_groups`), a step takes 28 plus about ``sqrt(D)``
-    plus ``D / k``. Two parallel units are found as one.
+    plus ``D / k``. Two parallel units count as one.
     Raises NotIdentified if the outputs change everywhere at the largest radius, or nowhere; if no step is that of a
     sigmoidal unit; or if the activation does not saturate.
     """
@@ -228,7 +228,7 @@ class _Search:
         return FirstLayer(weights, biases, points, radius, circle, unexplained, self.queries, errors)
 
     def _is_done(self, idle):
-        """Whether all units are found, and none is worth another measurement."""
+        """Whether all units are detected, and none is worth another measurement."""
         if self.n_units is None:
             return idle
         return len(self.units) >= self.n_units and (idle or not self._inaccurate().any())
@@ -244,7 +244,7 @@ class _Search:
         return self.oracle(U) / self.output_scale
 
     def _known(self):
-        """Weights (D, m), biases (m,) and errors (m,) of the units found so far."""
+        """Weights (D, m), biases (m,) and errors (m,) of the units detected so far."""
         weights = np.array([unit.weights for unit in self.units]).reshape(-1, self.oracle.n_inputs).T
         return weights, np.array([unit.bias for unit in self.units]), np.array([unit.error for unit in self.units])
 
@@ -381,7 +381,7 @@ def refuse_surplus(first, widths, advice):
         raise NotIdentified(
             "first layer",
             "units",
-            f"layer_widths says {widths[0]} first-layer units, but {n_units} different ones were found where the black "
-            f"box saturates; try layer_widths={(n_units, *widths[1:])}. If it clips its inputs, the clipping shows as "
-            f"units: {advice}",
+            f"layer_widths says {widths[0]} first-layer units, but {n_units} different ones were detected where the "
+            f"black box saturates; try layer_widths={(n_units, *widths[1:])}. If it clips its inputs, the clipping "
+            f"shows as units: {advice}",
         )

@@ -69,7 +69,7 @@ class _Projected:
 def resolve_in_groups(query, circle, steps, size, activation, rng, count):
     """One `UnitEstimate` per step, directions good to about 1e-4; None if steps overlap or the group failed.
 
-    In a subspace of ``size + 1`` dimensions that contains the circle, every unit's weights are found by matching
+    In a subspace of ``size + 1`` dimensions that contains the circle, every unit's weights are recovered by matching
     steps, one query per direction. There the hyperplanes of `size` units meet in a line, far out on which all other
     units are saturated. At a point of it the derivatives in all other directions are combinations of those by the
     units' pre-activations, which are known from steps within the subspace.

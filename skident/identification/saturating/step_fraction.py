@@ -1,4 +1,4 @@
-"""Outputs projected on the jump between a unit's two saturated sides: 0 before, 1 after."""
+"""Outputs projected on the jump between a unit's two limits: 0 before, 1 after."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _HALF_RANGES = {"tanh": 1.0, "sigmoid": 0.5}  # of outputs; pre-activations are 
 def with_biases_from_profiles(oracle, first, network, rng):
     """The network with directions to the accuracy of the noise, and biases, norms and output weights from profiles.
 
-    `network` has one hidden layer and a linear output; its first layer is the `FirstLayer` as found. Far out a
+    `network` has one hidden layer and a linear output; its first layer is the `FirstLayer` as recovered. Far out a
     direction's error is a large one of the bias, and vertices hardly distinguish the output weights of units that are
     nearly parallel. Where all other units are saturated, the outputs give the unit's own output, up to a constant, and
     that its pre-activation. Units whose profile is not a sigmoid stay as they were.

@@ -21,7 +21,7 @@ _MAX_PLACES = 6  # budget along every unit's hyperplane: further ones for units 
 # How far a tail is followed, in units of 1 / |w|: known norms may be too large by a factor of four.
 _REACH = {"tanh": np.geomspace(0.05, 100.0, 28), "sigmoid": np.geomspace(0.05, 200.0, 30)}
 _MARGIN = 500.0  # |z| of all other units where it begins: they stay saturated along it
-_MAX_PLACE_DISTANCE = 10.0  # of places, times the radius where hyperplanes were found
+_MAX_PLACE_DISTANCE = 10.0  # of places, times the radius where hyperplanes were detected
 _SAME_NORM = 2e-3  # relative difference of two votes that agree: twice what a tail that counts may err
 _MAX_TAIL_ERROR = 1e-3  # relative, of a tail that counts, and of the profile near the hyperplane
 _MAJORITY = 3  # votes that agree are enough

@@ -60,7 +60,7 @@ def align_modules(model_a, model_b, X=None, *, n_starts=6, random_state=None):
     X : array-like or tensor (n, ...), or tuple of them, default=None
         Inputs, one per argument of ``forward``. If given, units are matched by the correlation of their outputs on X.
     n_starts : int, default=6
-        Starts of the descent; not used with X. More for trained modules that end in poor local minima.
+        Starts of the descent; not used with X. More for trained modules that end in local minima.
     random_state : int, RandomState instance or None, default=None
         For random starts and orders.
 

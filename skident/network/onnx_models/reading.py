@@ -34,7 +34,7 @@ def read_network(source):
         values[node.output[0]] = _applied(step, [values[operand] if operand else None for operand in node.input])
     found = values.get(output)
     if not isinstance(found, BatchTensor) or not (found.layers or found.maps):
-        raise ValueError(f"from_onnx found no matrix product (MatMul or Gemm) between input and output {output!r}.")
+        raise ValueError(f"there is no matrix product (MatMul or Gemm) between input and output {output!r}.")
     network = _assembled(found)
     if rows.width not in (None, len(network[0][0])):
         raise ValueError(f"the model's input {name!r} has {rows.width} entries a row, but its first matrix another.")

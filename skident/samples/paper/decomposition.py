@@ -40,7 +40,7 @@ _EXACT_TENSORS = Tolerances()
 
 
 class RecoveredUnits(NamedTuple):
-    """Units ``a_i relu(w_i . x + b_i)`` found in tensors.
+    """Units ``a_i relu(w_i . x + b_i)`` recovered from tensors.
 
     Attributes
     ----------

@@ -22,7 +22,7 @@ _COLLINEAR = 1e-12  # of the largest singular value of the scaled features, belo
 
 
 class RidgeRegression(NamedTuple):
-    """``g(x) = sum_i c_i |w_i . x + b_i| + v . x + c``: what `regress_on_features` found.
+    """``g(x) = sum_i c_i |w_i . x + b_i| + v . x + c``: what `regress_on_features` fitted.
 
     Attributes
     ----------
@@ -121,7 +121,7 @@ def regress_on_features(X, y, W, b, *, tau=math.inf, max_norm=math.inf, sample_w
     R, n_used, mass = _stacked_triangle(X, y, W, b, tau, sample_weight)
     if n_used < width or not mass > 0:
         raise ValueError(
-            f"{n_used} of {len(X)} rows have features within tau={tau:.3g}, but {width} coefficients are to be found; "
+            f"{n_used} of {len(X)} rows have features within tau={tau:.3g}, but {width} coefficients are unknown; "
             "give more rows or a larger tau."
         )
     solution, rss = _solve(R, max_norm)

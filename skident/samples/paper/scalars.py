@@ -100,7 +100,7 @@ def recover_scalars(tensors, W, order=1, *, literal=False):
         else:
             weights = np.array([1.0 / math.factorial(k) for k in range(2, highest + 1)])[:, None]
             a = np.sum(weights * shapes * g, axis=0) / np.sum(weights * shapes**2, axis=0)
-    # A unit whose b is so large that its coefficients underflow leaves no trace in the tensors.
+    # A unit whose b is so large that its coefficients underflow has no effect on the tensors.
     return b, np.where(np.isfinite(a), a, 0.0)
 
 

@@ -18,7 +18,7 @@ __all__ = ["FinalFit", "final_fit", "some_of"]
 
 _SEARCHED = 2**13  # rows at most that widths are searched on, and fits to fresh noise made on
 _OUTPUTS_PER_PARAMETER = 2.0  # of networks with a unit more
-_ROUNDING = 1e-9  # relative residual below which outputs have no noise that could be seen
+_ROUNDING = 1e-9  # relative residual below which outputs have no detectable noise
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,8 @@ _FIRST_ORDER = (
     "fits to fresh noise were made; raise max_work or max_seconds"
 )
 _STOPPED = (
-    "max_seconds={:g} ended the search before its budget of work did: on another machine another network may be found "
-    "for the same random_state; raise max_seconds, or lower max_work"
+    "max_seconds={:g} ended the search before its budget of work did: on another machine another network may be "
+    "recovered for the same random_state; raise max_seconds, or lower max_work"
 )
 _CONSTANT = 450.0  # units of rounding of the largest target: 1e-13 in double precision
 
@@ -56,7 +56,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
 
     Minimizes ``sum_n s_n |f(x_n) - y_n|^2`` over all weights and biases of the feedforward network f, whose widths are
     those with the least Bayesian information criterion, or of noisy rows those of all units that explain more than the
-    best of units that are not there (in 95 of 100 cases). Without noise the network behind the samples is found to
+    best of units that are not there (in 95 of 100 cases). Without noise the network behind the samples is recovered to
     rounding, up to its symmetries, as long as one of the starts leads there and the rows determine it; with noise it is
     the least-squares fit, with standard errors. X may have any distribution with a density.
 
@@ -71,13 +71,13 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
     tol : float, default=1e-8
         Relative maximum error on held-out rows below which the network may be called exact.
     n_starts : int, default=16
-        Random starts of every size tried; twice as many of the widths found.
+        Random starts of every size tried; twice as many of the chosen widths.
     max_neurons : int, default=200
         Hidden units at most.
     max_work : float or None, default=1e11
         Floating-point products that the search may form, and as many again for the last fit and the standard errors: a
         step of one start counts outputs times squared parameters, a batch of steps a million more. One core forms some
-        3e9 per second. What was found until then is kept, with a warning if it explains too little.
+        3e9 per second. The best network until then is kept, with a warning if it explains too little.
     max_seconds : float or None, default=120
         A guard: no step is made afterwards. If it ends the fit, which is warned of, another machine may find another
         network for the same `random_state`; until then the budget of work alone decides.
@@ -126,7 +126,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
     worse ones are dropped on the way; units of the best are then left out, three candidates of every layer in one
     batch, as long as the criterion falls. Where ``g(z) - g(-z)`` is linear (softplus, gelu, silu, relu), a unit that
     faces the wrong way is right but for a linear function: fits of one hidden layer have linear units beside the
-    others, and the sides are chosen such that these vanish. A step costs ``O(B N P^2)`` for B starts and N outputs.
+    others, and the sign is chosen such that these vanish. A step costs ``O(B N P^2)`` for B starts and N outputs.
 
     Noisy targets are fitted with a broad Gaussian prior on all parameters but the output's bias: pre-activations of
     variance 4. Without it some units follow the noise at single rows, and the standard errors describe another minimum
@@ -334,7 +334,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
             warnings.warn(f"{'; '.join(opened)}.", ConvergenceWarning, stacklevel=3)
 
     def predict(self, X):
-        """Values of the network found.
+        """Values of the recovered network.
 
         Parameters
         ----------

@@ -19,7 +19,7 @@ __all__ = ["Spread", "spread_of"]
 _RESAMPLES = 24  # fits to fresh noise: their deviation is known to 15 %
 _LEVEL = 0.95  # below this quantile of a right one, a larger deviation is chance and errors of first order stay
 _PRICE = 2.5  # of a parameter, see `Scoring.score`
-_LEAST_WEIGHT = 0.02  # of wider networks: with less, half of the fits are better spent on the widths found
+_LEAST_WEIGHT = 0.02  # of wider networks: with less, half of the fits are better spent on the chosen widths
 # Of the prior's standard deviation: beyond, the prior decides more than a quarter of the parameter's information.
 _UNDETERMINED = 0.5
 _ROUGH = 1e-4  # of the largest parameter of a layer: what a claim to exactness may leave undetermined

@@ -16,7 +16,7 @@ from .undetermined import Information
 
 __all__ = ["Evidence", "PassiveReport", "idle_features", "judge"]
 
-_ROUNDING = 1e-9  # relative residual below which outputs have no noise that could be seen
+_ROUNDING = 1e-9  # relative residual below which outputs have no detectable noise
 # Noise of an exact fit: fits end at 1e-12; beside nearly parallel units other minima come as close as 1e-9.
 _EXACT = 1e-11
 _UNITS = 10.0  # of rounding of targets with an offset
@@ -130,15 +130,15 @@ def _about_the_fit(network, evidence, fits):
     no_noise = evidence.noise > _ROUNDING and evidence.lack_of_fit < NO_NOISE
     if no_noise and not fits:
         opened.append(
-            "not a network of this class, or not found in the time and rows there are: functions of X explain what it "
-            f"leaves (p = {evidence.lack_of_fit:.0e}), which is no noise"
+            "not a network of this class, or not recovered in the time and rows there are: functions of X explain what "
+            f"it leaves (p = {evidence.lack_of_fit:.0e}), which is no noise"
         )
     elif len(network.weights) == 1 and evidence.settled:
         opened.append("no hidden unit explains more than noise does beside a linear function")
     elif not evidence.settled and not fits:
         opened.append(
-            "not a network of this class, or not found in the time and rows there are: no small network leaves only "
-            "noise, and wider ones still leave less"
+            "not a network of this class, or not recovered in the time and rows there are: no small network leaves "
+            "only noise, and wider ones still leave less"
         )
     elif evidence.noise <= _ROUNDING and not fits and evidence.n_held_out:
         opened.append(f"rows that were not fitted are missed by {evidence.held_out_error:.1e}: too few rows")

@@ -29,9 +29,9 @@ _FINISH = {"max_iter": 100, "ftol": 1e-6}
 def units_above_noise(found, rows, limits, rng):
     """The network with all units that explain more than noise does, at a level of one in twenty for every unit.
 
-    Weights and biases have Gaussian priors with the variances of those found; without, units of any size and direction
-    fit noise, and the best of them gains as much as small true units. Units are added to every layer one at a time,
-    and networks half as wide again are fitted afresh; what they come to is pruned by the penalized criterion.
+    Weights and biases have Gaussian priors with the variances of the fitted ones; without, units of any size and
+    direction fit noise, and the best of them gains as much as small true units. Units are added to every layer one at a
+    time, and networks half as wide again are fitted afresh; the result is pruned by the penalized criterion.
     """
     fitted, n_hidden = found.fitted, len(found.fitted.widths) - 1
     exact = fitted.cost <= _ROUNDING**2 * rows.total

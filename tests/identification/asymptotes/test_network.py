@@ -42,11 +42,11 @@ def test_scales_of_the_weights(size, rng):
 
 REFUSED = {
     "linear": (lambda network, X: X[:, :2], "no unit bends along a line"),
-    "linear part": (lambda network, X: network(X) + X[:, :2], "units were found, but 0 choices of their signs"),
+    "linear part": (lambda network, X: network(X) + X[:, :2], "units were detected, but 0 choices of their signs"),
     "saturating": (lambda network, X: np.tanh(network(X)), "no single unit|do not grow linearly|no unit bends"),
     "cut off": (
         lambda network, X: network(X) + np.exp(-np.sum(X**2, axis=1, keepdims=True) / 10.0),
-        "units were found far out, but they do not explain the outputs near the center",
+        "units were detected far out, but they do not explain the outputs near the center",
     ),
 }
 

@@ -208,7 +208,7 @@ def test_more_units_than_said():
 
 
 def test_too_many_signs_are_left_undetermined():
-    with pytest.raises(NotIdentified, match="80 hyperplanes were found, but not on which side") as info:
+    with pytest.raises(NotIdentified, match="80 hyperplanes were detected, but not on which side") as info:
         search(planted_network((1, 80, 1), 0), 1)
     assert info.value.reason == "undecided"
 

@@ -167,6 +167,6 @@ def test_a_sine_along_a_discrete_column_is_open():
 @pytest.mark.usefixtures("own_seconds")
 def test_time_is_kept_and_told():
     truth, X, Y = planted((6, 4, 1), 900, seed=7)
-    with pytest.warns(ConvergenceWarning, match="not a network of this class, or not found in the time"):
+    with pytest.warns(ConvergenceWarning, match="not a network of this class, or not recovered in the time"):
         found = identifier(max_seconds=0.05).fit(X, Y)
     assert not found.report_.exact and found.report_.seconds < 5.0

@@ -12,7 +12,7 @@ __all__ = ["Facet", "axes_of", "find_facet"]
 
 _COARSE_RADII = (1e-3, 1e-5)  # of the points that give the coarse normal
 _RADII = (0.5, 0.2, 0.08, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4)  # of the points that give the normal, largest first
-_MAX_RATIO = 1000.0  # of both radii: cells that need a small coarse radius are small
+_MAX_RATIO = 1000.0  # of both radii: linear regions that need a small coarse radius are small
 _COARSE_ERROR = 2e-3  # of bisections for the coarse normal, over the radius
 _SLACK = 0.02  # of predicted points, over the radius, for the coarse normal
 _N_FIRST = 6  # tangents that must agree before the bisection (statistics)

@@ -96,7 +96,7 @@ class FirstLayer:
         self.pairs.extend([facet.pair] * len(facet.support))
 
     def project(self, normals, units):
-        """Find the span of the weights, and continue within it; `units` were found for one hidden layer."""
+        """Find the span of the weights, and continue within it; `units` were detected for one hidden layer."""
         full = self.outer
         Q, tested = span_of_normals(full, normals, self.rng, self.keep)
         self.points.extend(tested[0])
@@ -219,8 +219,8 @@ class FirstLayer:
         H, missing = self.units.hyperplanes[: self.rank], self._missing() if len(self.units.hyperplanes) else None
         if missing is None:
             raise NotIdentified(
-                "boundary", "scattered", "no hyperplane along which the decision boundary bends everywhere was found: "
-                "the model is no network with one or two hidden ReLU layers (nearest neighbors, or more layers?).",
+                "boundary", "scattered", "no hyperplane along which the decision boundary bends everywhere was "
+                "detected: the model is no network with one or two hidden ReLU layers (neighbors, more layers?).",
                 final=True,
             )  # fmt: skip
         linear = np.arange(self.rank) >= len(H)

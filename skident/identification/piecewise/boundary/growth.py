@@ -39,7 +39,7 @@ _MIN_LEVER = 1e-4  # distance of a boundary point from the facet's plane, from w
 
 
 def facet_beyond(labels, plane, pair, x, d, rng):
-    """The facet beyond the bend at x (D,) of a facet with `plane`, in direction d; None if none is found."""
+    """The facet beyond the bend at x (D,) of a facet with `plane`, in direction d; None if there is none."""
     n = plane[:-1] / np.linalg.norm(plane[:-1])
     for rho in _BEYOND:
         q = x + rho * d
@@ -157,7 +157,7 @@ def _beyond(unit, q, y):
 
 
 def _jump(surface, signs, x):
-    """Plane that known units add at x to that of the sides `signs`; None if one of unknown coefficient switched."""
+    """Plane that known units add at x to that of `signs`; None if a unit of unknown coefficient has another sign."""
     now = surface.signs(x)
     changed = now != signs
     if not np.any(changed) or np.any(np.isnan(surface.coef[changed])):

@@ -153,7 +153,7 @@ def _inaccurate(logits, X, pairs):
 
 def _refuse(search):
     raise NotIdentified(
-        "boundary", "units", f"{len(search.units.hyperplanes)} units with a flat hyperplane were found and do "
+        "boundary", "units", f"{len(search.units.hyperplanes)} units with a flat hyperplane were detected and do "
         "not explain the decision boundary: the model has more hidden layers, or is no ReLU network.",
     )  # fmt: skip
 

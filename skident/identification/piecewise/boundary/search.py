@@ -40,12 +40,12 @@ _MAX_PENDING = 20  # bends of which no two lie on a common hyperplane, after whi
 _DEEP_PENDING = 4  # such bends from which units are examined for a layer before them (budget)
 _DEEP_PLACES = 2  # on each of these units without a bend, after which there is one
 _PENDING_PER_UNIT = 2  # further ones per unit
-_COARSE_LARGEST = 1e-2  # radius of these facets: cells of forests are small
+_COARSE_LARGEST = 1e-2  # radius of these facets: the regions of forests are small
 _MAX_CURVED = 6  # boundary points without a flat facet, and none with one, after which the boundary is curved
 
 
 class Search:
-    """Units, surfaces of class pairs and boundary points found so far."""
+    """Units, surfaces of class pairs and boundary points detected so far."""
 
     def __init__(self, labels, rng, say):
         self.labels, self.rng, self.say = labels, rng, say
@@ -243,7 +243,7 @@ class Search:
             learned, items, self._waiting = False, self._waiting, []
             for item in items:
                 if not self.units.has_ridge(item[1]):
-                    continue  # a unit found since
+                    continue  # a unit detected since
                 if self._learn(*item):
                     learned = True
                 else:

@@ -93,11 +93,11 @@ class Surface:
         return self._coef
 
     def signs(self, x):
-        """Sides (m,) of the known hyperplanes at x (D,)."""
+        """Signs (m,) of the known units' pre-activations at x (D,)."""
         return np.sign(self.units.hyperplanes @ np.append(x, 1.0))
 
     def plane_at(self, signs):
-        """Plane (D + 1,) of the linear piece with these sides."""
+        """Plane (D + 1,) of the linear piece with these signs."""
         return self.plane + np.nan_to_num(self.coef * signs) @ self.units.hyperplanes
 
     def explains(self, x):

@@ -41,7 +41,7 @@ _GRID = np.array([-1, -0.5, -0.2, -0.1, -0.03, -0.01, 0, 0.01, 0.03, 0.1, 0.2, 0
 
 
 def two_layers(outer, say):
-    """Found logits with two hidden layers, after a search for one layer in the same labels; or NotIdentified."""
+    """Recover logits with two hidden layers, after a search for one layer in the same labels; or NotIdentified."""
     first = FirstLayer(outer.labels, outer.rng, say)
     first.points, first.pairs = list(outer.points), list(outer.pairs)
     first.project(outer.normals, outer.units)
@@ -101,7 +101,7 @@ def _inner_search(first, planes, linear):
 
 
 def _composed(basis, planes, linear, found):
-    """Logits in inputs of logits found in coordinates y of the region where the first layer is active."""
+    """Logits in inputs of logits recovered in coordinates y of the region where the first layer is active."""
     A, b = planes[:, :-1], planes[:, -1]
     to_y = np.linalg.inv(A)  # y = to_y (h - b)
     H, m, coef = found.hyperplanes, len(found.hyperplanes), found.coef.copy()
@@ -127,7 +127,7 @@ def _validated(first, inner, logits):
     logits, N = _without_idle_units(labels, logits, X, pairs, rng)
     lines = (K - 1) * (_N_LINES + _LINES_PER_PARAMETER * n)
     checked, wrong, (at, at_pairs, _), met = wrong_boundary_points(labels, logits, lines, rng)
-    if not wrong:  # units that few inputs switch
+    if not wrong:  # units whose sign few inputs change
         more, wrong, (at, at_pairs, _), _ = wrong_boundary_points(labels, logits, (K - 1) * _CONFIRMING_LINES, rng)
         checked += more
     first.points.extend(at)

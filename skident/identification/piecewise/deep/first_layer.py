@@ -36,7 +36,7 @@ _ON_PLANE_RESOLUTIONS = 100.0  # the same, for both, in resolutions
 
 
 class HyperplaneSearch:
-    """Hyperplanes found so far, and critical points on none of them.
+    """Hyperplanes detected so far, and critical points on none of them.
 
     Attributes: `planes` (K, D + 1), unit normals and offsets, ``x . n + o = 0``; `loose`, the `CriticalPoints` of
     hyperplanes met only once, and of deeper units.
@@ -110,14 +110,14 @@ class HyperplaneSearch:
         return True
 
     def has(self, plane):
-        """Whether a hyperplane (D + 1,) is one of those found."""
+        """Whether a hyperplane (D + 1,) is one of those detected."""
         if len(self.planes) == 0:
             return False
         near = max(_SAME_PLANE, _ON_PLANE_RESOLUTIONS * self.probe.resolution)
         return min(np.abs(self.planes - sign * plane).max(axis=1).min() for sign in (1.0, -1.0)) < near
 
     def contains(self, points):
-        """Which points (n, D) are on a hyperplane found: a mask (n,)."""
+        """Which points (n, D) are on a detected hyperplane: a mask (n,)."""
         if len(self.planes) == 0 or len(points) == 0:
             return np.zeros(len(points), dtype=bool)
         near = max(_ON_PLANE, _ON_PLANE_RESOLUTIONS * self.probe.resolution)

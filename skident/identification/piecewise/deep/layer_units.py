@@ -67,7 +67,7 @@ class LayerUnits:
     foreign: CriticalPoints | None = None  # points of no unit of this layer
     linear: np.ndarray | None = None  # (m_{l-1}, r), spans the units of layer l that are always active and missing
     skip: bool = False  # whether units read layer l - 1 beside layer l
-    slope: float | None = 0.0  # of inactive units of layer l; None until it is found
+    slope: float | None = 0.0  # of inactive units of layer l; None until it is recovered
     undetermined: np.ndarray | None = None  # (m_{l-1}, m_l), mask of weights of layer l until the signs are known
 
     @property
@@ -236,7 +236,7 @@ class LayerUnits:
     def _best_choices(self, solution):
         """The choices of undetermined signs (m_l,) that most units agree with.
 
-        A unit that is active wherever it was seen would leave a residual if it were taken as inactive.
+        A unit that is active wherever it was queried would leave a residual if it were taken as inactive.
         """
         signs = np.where(solution.signs >= 0, 1.0, -1.0)
         free = np.flatnonzero(~solution.determined)[:_MOST_CHOICES]

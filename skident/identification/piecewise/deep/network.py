@@ -33,7 +33,7 @@ _PATIENCE = 2  # rounds, or lines, without progress that end a search
 _MAX_LINES = 12  # followed per layer
 _MAX_SEARCHES = 15  # times that more lines are scanned where nothing else helps
 _LAST_SHARE = 0.6  # share of explained outputs above which a layer was the last hidden one
-_WHOLE_SHARE = 0.97  # the same if more units of it can be found
+_WHOLE_SHARE = 0.97  # the same if more units of it can be detected
 _SAMPLES = 12  # held-out samples per parameter and output, at least
 _RANDOM_SHARE = 0.8  # of the held-out samples, those at random points
 _CHANGING_SHARE = 0.25  # beside these, over them, samples where missing units would show
@@ -50,7 +50,7 @@ _N_INTERVALS = 24  # that lines are cut into at first
 
 @dataclass(frozen=True)
 class DeepNetwork:
-    """What was found, of the oracle's standardized inputs and in its output units."""
+    """Recovered units, of the oracle's standardized inputs and in its output units."""
 
     network: FeedforwardNetwork
     wrong_share: float  # of the held-out outputs, those that it does not explain
@@ -67,11 +67,11 @@ def find_deep_relu_network(probe, *, rng, leaky=False, callback=None, n_validati
     The units of the next layer are linear in features of the known layers, the signs of a layer solve linear equations
     from the units of the next one. Held-out outputs reveal what is missing, and boundaries beside wrong ones where.
 
-    With `leaky`, units have a slope where they are inactive, one for all, which is found. `callback(n_units)` is called
-    with the units found so far. `n_validation` held-out outputs, a fifth of them where missing units would show, also
-    between and beyond `inputs` (n, D). Raises `NotIdentified` if no network explains most of the outputs ("linear"
-    without boundaries, else "unexplained"), and `OutOfBudgetError` if the budget ends before. A search that explains
-    nothing ends after `max_queries`, by default ``400_000 + 10_000 D``.
+    With `leaky`, units have a slope where they are inactive, one for all, which is recovered. `callback(n_units)` is
+    called with the units detected so far. `n_validation` held-out outputs, a fifth of them where missing units would
+    show, also between and beyond `inputs` (n, D). Raises `NotIdentified` if no network explains most of the outputs
+    ("linear" without boundaries, else "unexplained"), and `OutOfBudgetError` if the budget ends before. A search that
+    explains nothing ends after `max_queries`, by default ``400_000 + 10_000 D``.
     """
     if max_queries is None:
         max_queries = _MAX_QUERIES + _MAX_QUERIES_PER_INPUT * probe.n_inputs
@@ -124,7 +124,7 @@ class _DeepSearch:
         return self.probe.oracle.n_queries > self.last_query * (1 if self.best is None else _MORE_ONCE_EXPLAINED)
 
     def _report_progress(self, layer=None):
-        """Call back with the number of units found so far."""
+        """Call back with the number of units detected so far."""
         if self.callback is not None:
             last = 0 if layer is None else len(layer.units)
             self.callback(len(self.first.planes) + sum(len(found.units) for found in self.layers.values()) + last)
@@ -149,7 +149,7 @@ class _DeepSearch:
             raise NotIdentified("activation boundaries", *_no_hyperplane(len(self.first.loose)))
 
     def _read_layers(self):
-        """The readout of the first layers that explain the outputs, or of as many as can be found."""
+        """The readout of the first layers that explain the outputs, or of as many as can be recovered."""
         layers, (W, b), undetermined = [], (self.first.planes[:, :-1].T, self.first.planes[:, -1]), None
         self.incomplete, self.handed_back, slope = None, False, self.slope
         for depth in range(1, _MOST_LAYERS + 1):
@@ -201,7 +201,7 @@ class _DeepSearch:
         return layer.signs is not None and bool(layer.units)
 
     def _hand_back(self, layer, depth):
-        """Give units found to the layer before if they belong there; whether there were any."""
+        """Give detected units to the layer before if they belong there; whether there were any."""
         critical = layer.points_of_previous_layer()
         if len(critical) == 0:
             return False
@@ -227,7 +227,7 @@ class _DeepSearch:
         return critical_points_on(self.probe, lines, explains, _N_INTERVALS, self.rng)
 
     def _search_below(self):
-        """If no next layer is found: search more units of those before it; whether there were any."""
+        """If no next layer is detected: search more units of those before it; whether there were any."""
         if self.incomplete is None:
             return False
         for _ in range(_MAX_SEARCHES):
@@ -278,7 +278,7 @@ class _DeepSearch:
         return NotIdentified(
             "activation boundaries",
             "unexplained",
-            f"after {self.probe.oracle.n_queries} queries, units of {len(found)} layers were found ({found}), and "
+            f"after {self.probe.oracle.n_queries} queries, units of {len(found)} layers were detected ({found}), and "
             f"they explain {100.0 * self.share:.0f} % of the outputs; units of layer {len(found) + 1} that would "
             f"explain the others were not{missing}. The black box may not be a ReLU network of dense layers (max "
             "pooling, skip connections, a forest, clipped in- or outputs), or have units that hardly ever change "
@@ -351,10 +351,10 @@ class _DeepSearch:
 def _no_hyperplane(n_loose):
     """The reason and message of the error if there is no first layer."""
     if n_loose == 0:
-        return "linear", "the outputs do not bend anywhere near the center: there is no unit to be found."
+        return "linear", "the outputs do not bend anywhere near the center: there is no unit to detect."
     return "unexplained", (
         f"the outputs bend at {n_loose} places, but no activation boundary continues along a hyperplane: units of "
-        "layer 1 were not found. A black box that bends along curved or bounded surfaces only is no ReLU network of "
+        "layer 1 were not detected. A black box that bends along curved or bounded surfaces only is no ReLU network of "
         "dense layers."
     )
 

@@ -53,7 +53,7 @@ _NO_RESIDUAL = 1e-14  # that is rounding
 
 
 def _locate_predicted(probe, points, normals, widths, near=np.inf):
-    """Offsets (n,) of boundaries from predicted points in ever narrower windows, a mask of those found, errors (n,).
+    """Offsets (n,) of boundaries from predicted points in ever narrower windows, a mask of those detected, errors (n,).
 
     `near` (n,) is the distance up to which a boundary is the predicted one.
     """
@@ -89,7 +89,7 @@ def hit_rate(probe, unit, rng, n=12, *, near=_NEAR):
 
 @dataclass(frozen=True)
 class PredictionHits:
-    """Predicted points of a unit that were queried, and on which sides of other units they are."""
+    """Predicted points of a unit that were queried, and the signs of other units there."""
 
     points: np.ndarray  # (n, D)
     hit: np.ndarray  # (n,), mask of the confirmed ones

@@ -53,7 +53,7 @@ _BEYOND = 1.01  # factor of the weight that just keeps a unit inactive
 
 @dataclass(frozen=True)
 class Readout:
-    """A network of the layers found, as if there were no more; a linear part without signs stays as pairs of units."""
+    """A network of the recovered layers, as if there were no more; a linear part without signs is pairs of units."""
 
     network: FeedforwardNetwork  # outputs in units of the probe
     features_share: float  # of the outputs, those that the features explain
@@ -100,7 +100,7 @@ def read_out(probe, layers, weights, biases, rng, *, undetermined=None, slope=0.
 
     On ``(|z_L|, h_{L-1}, 1)`` the outputs are linear, and the part that is linear in h_{L-1} is ``sum_k s_k a_k w_k``
     if ``a_k`` belongs to ``|z_k|``. The last hidden layer, (m_{L-1}, m_L) and (m_L,), is known up to signs;
-    `undetermined` (m_{L-1}, m_L) as `LayerUnits.weights` gives it. A slope of None is found, in the first layer.
+    `undetermined` (m_{L-1}, m_L) as `LayerUnits.weights` gives it. A slope of None is recovered, in the first layer.
     ``3 (m_L + m_{L-1}) + 60`` queries, and half as many again as its weights for every unit that is rarely on one side.
     """
     fit = _OutputFit.queried(probe, layers, weights, biases, undetermined, slope, rng)

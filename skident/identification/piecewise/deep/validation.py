@@ -199,7 +199,7 @@ def _polished_and_validated(probe, network, linear, samples, n_samples, rng):
 def sample_where_units_change(probe, network, inputs, n, rng):
     """About n samples where missing units would show: a third of each kind.
 
-    Along directions in which the units change most, on their rarer sides, and on lines between and beyond two of the
+    Along directions in which the units change most, at their rarer signs, and on lines between and beyond two of the
     `inputs` (k, D). Trained networks change little in most directions, so random points hardly reach the places where a
     rare unit changes its sign.
     """
@@ -328,7 +328,7 @@ def _traffic(network, X):
 def prune(probe, network, samples, rng):
     """A network without units of its last hidden layer that noisy outputs do not need; it must explain the samples.
 
-    With noise, a unit may be found twice, or a linear part be taken for errors of the units.
+    With noise, a unit may be detected twice, or a linear part be taken for errors of the units.
     """
     while network.layer_widths[-2] > _FEWEST_UNITS:
         for candidate in smaller_networks(probe, network, rng):

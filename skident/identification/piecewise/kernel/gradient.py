@@ -52,7 +52,7 @@ def gradients_at(probe, centers, gaps, rng, accurate=False):
     `gaps` (n,): how far a piece extends, at least in one direction. Differences along a random orthonormal frame.
     Forward ones first, all checked at once by one more point; central ones if that fails, if inputs are few or outputs
     not exact, and with `accurate`: wide steps are some thirty times as accurate. Errors are infinite where no linear
-    piece was found.
+    piece was detected.
     """
     n, D = centers.shape
     frame = np.linalg.qr(rng.standard_normal((D, D)))[0]
@@ -234,7 +234,7 @@ def _tilted(probe, points, normals, errors, r, rng):
 
 
 def critical_points_on(probe, lines, is_known, n_intervals, rng):
-    """The `CriticalPoints` on `Segments` that are not known; `is_known` maps points (n, D) to a mask (n,)."""
+    """The `CriticalPoints` on `Segments` that are unknown; `is_known` maps points (n, D) to a mask (n,)."""
     line, t = scan_segments(probe, lines, rng, n_intervals=n_intervals)
     points, gaps = lines.at(line, t), gaps_on_segments(lines, line, t)
     new = ~is_known(points)

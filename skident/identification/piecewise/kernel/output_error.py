@@ -120,7 +120,7 @@ class DeepProbe(Probe):
 
 
 def probe_of(oracle, rng, *, far=30.0):
-    """The oracle as a probe for activation boundaries, with the error of its outputs measured where it is not known.
+    """The oracle as a probe for activation boundaries, with the error of its outputs measured where it is unknown.
 
     Raises `NotIdentified` if the outputs are not piecewise linear up to their error.
 

@@ -85,7 +85,7 @@ class _Function:
         return np.split(values[0], len(positions)), np.split(values[1][:, None], len(positions))
 
     def nodes(self, t, gap):
-        """Nodes at t (n,), and whether a straight window was found there, at most a part of the `gap` (n,) wide."""
+        """Nodes at t (n,), and whether a straight window was detected there, at most a part of the `gap` (n,) wide."""
         h = _WINDOW * gap
         (f, before, after), tols = self.at(t, t - h, t + h)
         at, tol = tols[0][:, 0], np.max(tols, axis=0)[:, 0]
@@ -163,7 +163,7 @@ def _first_intervals(line, low, high):
     nodes, good = line.nodes(np.concatenate([[low], near, [high]]), gaps)
     if not good[[0, -1]].all():
         raise NotIdentified(
-            "activation boundaries", "crowded", f"no linear piece was found at a distance of {high:.3g}."
+            "activation boundaries", "crowded", f"no linear piece was detected at a distance of {high:.3g}."
         )
     nodes = nodes.take(good)
     return nodes.take(slice(None, -1)), nodes.take(slice(1, None))

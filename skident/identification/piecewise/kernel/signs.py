@@ -18,7 +18,7 @@ def linear_part_matrix(weights, outgoing):
 def signs_over_ratio(coef, determined, slope):
     """Signs (m,) and the ratio rho that was solved for with them, from the coefficients ``rho s`` (m,).
 
-    As ``leaky(s z) = (1 - a) / 2 (|z| + rho s z)`` with ``rho = (1 + a) / (1 - a)``. A slope a of None is to be found,
+    As ``leaky(s z) = (1 - a) / 2 (|z| + rho s z)`` with ``rho = (1 + a) / (1 - a)``. A slope a of None is recovered
     from the coefficients that are `determined` (a mask).
     """
     if slope is None:

@@ -20,7 +20,7 @@ _NO_LOSS = 2e-3  # share of unexplained outputs that a unit left out may add
 _NO_LINEAR_PART = 5e-3  # linear part, over that of the units, which is error
 _ABOVE_RANK = 5e-4  # singular values of a linear part beyond its rank, over its norm, which are error
 _FEWEST_EFFECTS = 3  # points on a unit's rarer side at which an input is active: fewer leave its weight undetermined
-_SPARE_ROWS = 5  # equations for the sides of units beyond their number
+_SPARE_ROWS = 5  # equations for the signs of units beyond their number
 _RANK = 1e-3  # singular value over the largest one from which a linear part needs a unit
 _LIFT = 2.5  # bias of a unit that stands for a linear part, over its largest sum
 
@@ -103,7 +103,7 @@ class TwoLayers:
 
 
 def first_layer_signs(units, planes):
-    """Signs (K,) of the hyperplanes' active sides, and the largest deviation from +-1; None if too little is known.
+    """Signs (K,) by which the units are active, and the largest deviation from +-1; None if too little is known.
 
     The gradient of a unit is a sum over the active ones: ``g + sum_{s_i = -1} coef_i n_i = sum_i q_i coef_i n_i`` with
     the same ``q_i`` in {0, 1} for all units. Hyperplanes that a unit never crossed are projected out.

@@ -79,7 +79,7 @@ class NoisyHyperplaneSearch(HyperplaneSearch):
         self.planes, self.errors = np.delete(self.planes, index, axis=0), np.delete(self.errors, index)
 
     def has(self, plane, error=0.0):
-        """Whether a hyperplane (D + 1,) is one of those found, within the standard errors of both."""
+        """Whether a hyperplane (D + 1,) is one of those detected, within the standard errors of both."""
         if len(self.planes) == 0:
             return False
         apart = [np.linalg.norm(self.planes - sign * plane, axis=1) for sign in (1.0, -1.0)]

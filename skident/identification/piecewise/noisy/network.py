@@ -32,7 +32,7 @@ _READ_ROWS = 12  # outputs of the readout per coefficient
 _MORE_ROWS = 400  # beside these
 _SPREADS = (1.0, 1.0, 2.0)  # of random points, in standard deviations of the inputs
 _READ_TOL = 1e-3  # residual over the outputs' standard deviation above which the readout lacks units
-_READ_WRONG = 0.02  # share of such residuals at which scans end: units that rare are found from residuals
+_READ_WRONG = 0.02  # share of such residuals at which scans end: units that rare are detected from residuals
 _READ_RIGHT = 1e-3  # the same at which they end at once
 _READ_QUANTILE = 0.3  # of the residuals of the readout, below which units are complete
 _READ_MARGIN = 10.0  # over that, from which a unit is missing
@@ -46,22 +46,22 @@ _WRONG = 12.0  # standard deviations of an output's error above which it is wron
 _WRONG_SCALES = 12.0  # the same in deviations of the residuals
 _WRONG_MOST = 100.0  # standard deviations above which an output is wrong whatever the residuals of others are
 _FAINT_SHARE = 0.1  # share of wrong outputs from which units that are often active are missing
-_FAINT_GAIN = 0.8  # residual with such units over that without them: errors of the units found fall less
-_FAINT = 300.0  # residual before the first polish that is no error of the units found: those leave up to 200
+_FAINT_GAIN = 0.8  # residual with such units over that without them: errors of the units detected fall less
+_FAINT = 300.0  # residual before the first polish that is no error of the units detected: those leave up to 200
 _FOLD_ERROR = 300.0  # median residual without the linear part that is error of the units, in standard deviations
 _FOLD_GROWTH = 3.0  # that residual over the one with it, likewise
 _WORSE = 3.0  # share of wrong outputs over that of the best network from which a linear part was folded in vain
-_WORSE_SHARE = 0.01  # such share beside it: a polish of the units found still corrects less (20-32-16-3)
+_WORSE_SHARE = 0.01  # such share beside it: a polish of the units detected still corrects less (20-32-16-3)
 _FOLD_POINTS = 20_000  # points at which activity of units is counted; they are not queried
 _NEAR_WRONG = (0.05, 0.2, 0.5)  # distances of rows around wrong points, in standard deviations of the inputs
 _MOST_ADDED = 300  # wrong points that a polish adds
 _ADDED_SHARE = 0.3  # of the rows of the polish, those around wrong points
-_MISSING_PER_ROUND = 6  # units found from residuals at a time
+_MISSING_PER_ROUND = 6  # units detected from residuals at a time
 
 
 @dataclass(frozen=True)
 class NoisyDeepNetwork:
-    """What was found, of the oracle's standardized inputs and in its output units; as `DeepNetwork`."""
+    """Recovered units, of the oracle's standardized inputs and in its output units; as `DeepNetwork`."""
 
     network: FeedforwardNetwork
     wrong_share: float  # of held-out outputs, those that differ by more than their errors
@@ -78,7 +78,7 @@ class NoisyDeepNetwork:
 
 
 def find_noisy_deep_network(probe, *, rng, callback=None):
-    """The best `NoisyDeepNetwork` for the outputs of a `DeepProbe`; widths are found, the depth is two hidden layers.
+    """The best `NoisyDeepNetwork` for the outputs of a `DeepProbe`; of two hidden layers of unknown widths.
 
     Raises `NotIdentified` ("unexplained") if no network explains most of the outputs.
     """
@@ -115,7 +115,7 @@ class _Search:
         """Find hyperplanes, units until the readout explains the outputs, then polish and repair."""
         self.first.search()
         if len(self.first.planes) == 0:
-            raise NotIdentified("activation boundaries", "unexplained", "no hyperplane of a first layer was found.")
+            raise NotIdentified("activation boundaries", "unexplained", "no hyperplane of a first layer was detected.")
         self.second.add(self.first.loose)
         self._scan()
         if self.layers is None:
@@ -127,7 +127,7 @@ class _Search:
         self._repair()
 
     def _scan(self):
-        """Scan lines until the readout explains nearly all outputs, or nothing new is found."""
+        """Scan lines until the readout explains nearly all outputs, or no new hyperplane is detected."""
         idle = 0
         for _ in range(_ROUNDS):
             n_planes = len(self.first.planes)
@@ -162,7 +162,7 @@ class _Search:
 
     def _complete(self, tol):
         """Add units of which no boundary was followed, if many residuals exceed tol; whether there are any."""
-        # With several outputs, networks 20-32-16-3 ended with redundant units (not known why).
+        # With several outputs, networks 20-32-16-3 ended with redundant units (for unknown reasons).
         if self.probe.n_outputs > 1 or self._wrong_share(tol) < _FAINT_SHARE:
             return False
         self._query_more(rows_of_faint_units(self.layers))
@@ -259,7 +259,7 @@ class _Search:
         U = np.concatenate([V, X])
         Y, std, best = self.oracle(U), self._std(layers, U), None
         new, fitted = np.arange(len(U)) < len(V), np.arange(len(U)) >= len(V)
-        # Weights that hardly any output depends on are found from outputs that look like outliers.
+        # Weights that hardly any output depends on are recovered from outputs that look like outliers.
         for first in (False, True) if anneal and self._wrong_share() < _FAINT_SHARE else (False,):
             polished, scale = annealed_polish(network, X, Y[fitted], std[fitted], anneal=first)
             limit = max(_WRONG, min(_WRONG_SCALES * scale, _WRONG_MOST))
@@ -334,8 +334,8 @@ class _Search:
             "activation boundaries",
             "unexplained",
             f"after {self.oracle.n_queries} queries, {len(self.first.planes)} units of the first hidden layer and "
-            f"{len(self.second.units)} of the second one were found, and they explain {1.0 - self.read_share:.0%} of "
-            "the outputs. The outputs are not exact; with float64 outputs, deeper and wider networks are recovered.",
+            f"{len(self.second.units)} of the second one were detected, and they explain {1.0 - self.read_share:.0%} "
+            "of the outputs. The outputs are not exact; with float64 outputs, deeper and wider networks are recovered.",
         )
 
 

@@ -31,7 +31,7 @@ def annealed_polish(network, U, Y, std, *, anneal):
     """The network and the scale of its residuals after minimizing ``sum log(1 + (r / s)^2)``, r over `std` (n, m_L).
 
     s falls to 6 robust standard deviations of r, with `anneal` from the size of the largest residual on: weights that
-    few outputs depend on are found from what otherwise counts as outliers.
+    few outputs depend on are recovered from what otherwise counts as outliers.
     """
     fit = _Fit(network, U, Y, std)
     s = max(fit.floor, _FIRST * np.abs(fit.residual).max()) if anneal else fit.floor

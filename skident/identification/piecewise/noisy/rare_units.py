@@ -21,7 +21,7 @@ _LEAST_SHARE = 0.5  # of the points that a refit must explain
 
 
 def with_refitted_units(layers, residual_of, pool, rng):
-    """`TwoLayers` on their rarer sides with the weights of rarely active units from outputs where they are active.
+    """`TwoLayers` at their rarer signs with the weights of rarely active units from outputs where they are active.
 
     ``residual_of(layers)`` is a function as `find_missing_unit` takes it; points come from a pool (N, D).
     """

@@ -1,4 +1,4 @@
-"""Points at which a network with two hidden layers is fitted: near hyperplanes, and on the rarer sides of units."""
+"""Points at which a network with two hidden layers is fitted: near hyperplanes, and at the rarer signs of units."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _FEWEST_KNOWN = 3  # units that must have crossed it
 
 
 class SecondLayerSearch:
-    """Units found so far. `first` is the `NoisyHyperplaneSearch`; new hyperplanes are added to it on the way."""
+    """Units detected so far. `first` is the `NoisyHyperplaneSearch`; new hyperplanes are added to it on the way."""
 
     def __init__(self, probe, first, rng, callback=None):
         self.probe, self.first, self.rng, self.callback = probe, first, rng, callback

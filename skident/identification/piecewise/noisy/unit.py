@@ -14,7 +14,7 @@ _INPUT_ROUNDING = 1e-7  # of positions beside their standard errors: inputs are 
 
 
 class SignFreeUnit:
-    """``z(x) = g . (x - p) + beta + sum_i coef_i relu(-s_i z_i(x))`` with hyperplanes ``z_i`` and their sides s of p.
+    """``z(x) = g . (x - p) + beta + sum_i coef_i relu(-s_i z_i(x))`` with hyperplanes ``z_i`` and their signs s at p.
 
     A hyperplane that the unit's boundary crosses changes the gradient of z by a multiple of its normal, whichever side
     is active: one unknown per hyperplane, no sign. z has the length of the outputs' jump, in units of the probe.

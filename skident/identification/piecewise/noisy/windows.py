@@ -39,7 +39,7 @@ class Crossings(NamedTuple):
 def locate_by_lines(probe, points, directions, width, n_rounds=2):
     """`Crossings` in windows of centers and unit directions (n, D) and half widths (n,); 12 queries each per round.
 
-    The second round has narrower windows around the positions found in the first.
+    The second round has narrower windows around the positions that the first one gave.
     """
     n, D = points.shape
     if n == 0:

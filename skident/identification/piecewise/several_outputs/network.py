@@ -47,7 +47,7 @@ def find_network(query, n_inputs, output_error, rng, callback=None, reach=np.inf
 
     Inputs are standardized, widths unknown, and the first layer is not wider than the input. `output_error` (m_L,) is
     the error of the outputs near the center, `reach` the distance beyond which they may be lost. Jacobians at random
-    points show the span of the first layer's weights, with ``D + 12`` queries each; all else is found within it. The
+    points show the span of the first layer's weights, with ``D + 12`` queries each; the rest follows within it. The
     network is fitted to Jacobians, and one of up to `max_polished` parameters to outputs then, to rounding. A first
     layer that is wider than the input is recovered from the directions of jumps. Raises `NotIdentified` if there is
     another number of layers; the network must be validated on further samples.

@@ -108,7 +108,7 @@ class SecondLayer:
         """
         search = self.search
         if len(search) == 0 or not self.jacobians:
-            raise NotIdentified(STAGE, "layers", "no boundary of a second layer was found.")
+            raise NotIdentified(STAGE, "layers", "no boundary of a second layer was detected.")
         jacobians = sorted(self.jacobians, key=lambda J: J.error)[:_MAX_JACOBIANS]
         rank_one = search.jumps.T[:, None, :] * (search.normals.T * search.sizes)
         rank_one = rank_one.reshape(-1, len(search))

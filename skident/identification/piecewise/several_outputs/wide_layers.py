@@ -41,7 +41,7 @@ class WideLayers:
 
     Jumps of the outputs at a unit of the last hidden layer have the same direction everywhere: the critical points
     with one direction belong to one unit. Its pre-activation is ``a . |z| + p . x + q`` with the pre-activations z of
-    the first layer, whose signs are not known. Each of its critical points and normals gives linear equations of a, p
+    the first layer, whose signs are unknown. Each of its critical points and normals gives linear equations of a, p
     and q. Then ``p = W_1 (s * a)`` for all units determines the signs s of the first layer.
     """
 

@@ -89,7 +89,7 @@ def _parts(rows):
 
 
 def _without_doubles(fit, rows):
-    """The fit without units that are close to stronger ones and explain little beside these."""
+    """The fit without units that are close to larger ones and explain little beside these."""
     (W, c), b = fit.network.weights, fit.network.biases
     norms = np.linalg.norm(W, axis=0)
     strengths = np.linalg.norm(c, axis=1) * norms

@@ -18,7 +18,7 @@ __all__ = ["find_hard_tanh_network"]
 
 _EPS = float(np.finfo(float).eps)
 _MAX_LINES = 16  # budget; almost every line crosses every hyperplane
-_WIDENINGS = 2  # times that lines are scanned farther out if the pairs found explain nothing
+_WIDENINGS = 2  # times that lines are scanned farther out if the detected pairs explain nothing
 _PATIENCE = 3  # lines without any unit before others are scanned farther out
 _FAR = 30.0  # standard deviations up to which outputs are compared
 _PAIR_TOL = 1e-6  # difference of normals, and relative difference of jumps, of a pair
@@ -40,8 +40,8 @@ def find_hard_tanh_network(oracle, *, n_units=None, max_units=1000, reach=1e3, r
     Notes
     -----
     ``hard_tanh(z) = relu(z + 1) - relu(z - 1) - 1``: a unit bends the outputs on two parallel hyperplanes, by as much
-    one way as the other. Both are found as those of ReLU units are; their distance and center give the unit. The
-    activation is odd, so there are no signs to be found. Two units that share both hyperplanes appear as one. A unit
+    one way as the other. Both are located as those of ReLU units are; their distance and center give the unit. The
+    activation is odd, so there are no signs to recover. Two units that share both hyperplanes appear as one. A unit
     too narrow for its two boundaries to be separated is a step, and refused.
 
     Examples
@@ -110,8 +110,8 @@ def _find(search, n_units, callback):
             search.widen(failure)
     raise failure or _failure(
         "unresolved",
-        f"after {_MAX_LINES} lines the activation boundaries found ({len(search.units)} hyperplanes) still change from "
-        "line to line.",
+        f"after {_MAX_LINES} lines the detected activation boundaries ({len(search.units)} hyperplanes) still change "
+        "from line to line.",
     )
 
 
@@ -141,7 +141,7 @@ def _assemble(search, n_units):
         raise _failure(
             "units",
             f"layer_widths gives {n_units} hidden units, but {len(pairs)} pairs of parallel activation boundaries were "
-            f"found; set layer_widths=({len(pairs)}, {search.probe.oracle.n_outputs}).",
+            f"recovered; set layer_widths=({len(pairs)}, {search.probe.oracle.n_outputs}).",
         )
     return _network(search, pairs)
 
@@ -179,7 +179,7 @@ def _network(search, pairs):
         return network, None
     return None, _failure(
         "unexplained",
-        f"the network of the {len(pairs)} units found misses held-out outputs by {error:.1e} of their spread: there "
+        f"the network of the {len(pairs)} detected units misses held-out outputs by {error:.1e} of their spread: there "
         "is something linear or other units beside them.",
     )
 

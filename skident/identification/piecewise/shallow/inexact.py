@@ -131,7 +131,7 @@ def _unsigned_fit(oracle, units, rng):
     rows = query_rows(oracle, guess, int(_FIRST_SHARE * _n_rows(oracle, guess)), rng)
     network, rough = with_linear_part(units, rows)
     if rough > _ROUGH:
-        raise _failure("bent", f"the hyperplanes found explain the outputs only to {rough:.0%} of their spread.")
+        raise _failure("bent", f"the hyperplanes detected explain the outputs only to {rough:.0%} of their spread.")
     while True:
         fit = robust_polish(
             network, rows.inputs, rows.outputs, rows.std, enough=0.0 if is_coarse(oracle) else _CONVERGED
@@ -186,7 +186,7 @@ def _signed_fit(fit, rows, tol):
     try:
         choices, residual = signs_of_linear_part(units, target, tol)
     except UndecidedSignsError as error:
-        raise _failure("undecided", f"{m} hyperplanes are found, but not their signs: {error}") from None
+        raise _failure("undecided", f"{m} hyperplanes are detected, but not their signs: {error}") from None
     if len(choices) == 0:
         raise _failure("signs", f"{m} hyperplanes explain the outputs, but no signs explain their linear part.")
     order = np.argsort(residual)[:_N_CHOICES]

@@ -29,7 +29,7 @@ _FIT_EVERY = 8  # lines after which the units are fitted there in any case
 _PATIENCE = 24  # lines after which small residuals are accepted there
 _FAINT_RESIDUAL = 1e-6  # these, relative to the spread of the outputs: units too small for the others' rounding
 _N_AIMS = 4  # lines drawn at once through unexplained points
-_WIDENINGS = 2  # times that lines are scanned farther out if the units found explain nothing
+_WIDENINGS = 2  # times that lines are scanned farther out if the units detected explain nothing
 _FAR = 30.0  # standard deviations up to which outputs are compared
 _EXPLAINED_TOL = 1e-9  # relative error of held-out outputs below which a network is taken as the black box
 _EXACT_TOL = 1e-13  # the same below which polishing gains nothing: rounding
@@ -59,7 +59,7 @@ def find_relu_network(
 
     With `n_units` known, no line is spent on confirming that it is complete, and more boundaries are an error. Lines
     have at most `max_units` boundaries. They reach `reach` units of ``sqrt(D)``, and up to 1e4 times as far if no
-    boundaries explain the outputs. With `leaky`, units have a slope on their other side, one for all, which is found.
+    boundaries explain the outputs. With `leaky`, units have a slope on their other side, one for all: it is recovered.
     With `linear`, units without signs that explain the outputs get a linear part instead. `callback(n_found)` is called
     after every line.
 
@@ -149,8 +149,8 @@ def _find_everywhere(search, n_units, leaky, linear, callback):
             search.widen(failure)
     raise _failure(
         "unresolved",
-        f"after {_MAX_LINES} lines the activation boundaries found ({len(search.units)} units) still change from line "
-        "to line: units that are too close together, or no network with one hidden layer of ReLU units.",
+        f"after {_MAX_LINES} lines the detected activation boundaries ({len(search.units)} units) still change from "
+        "line to line: units that are too close together, or no network with one hidden layer of ReLU units.",
     )
 
 
@@ -172,7 +172,7 @@ def _find_restricted(search, callback):
             search.aim(fit.wrong[some], fit.right)
     raise _failure(
         "unexplained",
-        f"after {_MAX_LINES_RESTRICTED} lines {len(search.units)} units were found, and outputs remain that they do "
+        f"after {_MAX_LINES_RESTRICTED} lines {len(search.units)} units were detected, and outputs remain that they do "
         "not explain: other units are too small, or the black box is no network with one hidden layer of ReLU units.",
     )
 
@@ -220,7 +220,7 @@ def _assemble(search, n_units, leaky):
     if n_units is not None and n_found > n_units:
         raise _failure(
             "units",
-            f"layer_widths gives {n_units} hidden units, but {n_found} activation boundaries were found; set "
+            f"layer_widths gives {n_units} hidden units, but {n_found} activation boundaries were detected; set "
             f"layer_widths=({n_found}, {search.probe.oracle.n_outputs}).",
         )
     shells = ValidationShells(search)
@@ -237,7 +237,8 @@ def _assemble(search, n_units, leaky):
     if not shells.explains(errors[best]):
         return None, _failure(
             "unexplained",
-            f"the network of the {n_found} units found misses held-out outputs by {errors[best]:.1e} of their spread.",
+            f"the network of the {n_found} detected units misses held-out outputs by {errors[best]:.1e} of their "
+            "spread.",
         )
     if _is_ambiguous(search.units, choices, errors):
         return None, _ambiguous(n_found)

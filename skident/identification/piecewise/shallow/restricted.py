@@ -50,7 +50,7 @@ def fit_unsigned(search):
     """Everything but signs, fitted to outputs all over the informative part, as an `UnsignedFit`.
 
     The units of a `LineSearch` are located again; then a, g and c are linear. They are fitted by least absolute
-    deviations, so that a missing unit shows as wrong outputs on one of its sides.
+    deviations, so that a missing unit shows as wrong outputs where it is active or where it is not.
     """
     probe, rng = search.probe, search.rng
     units = _located(probe, search.units, search.n_located, search.pool, rng)

@@ -30,7 +30,7 @@ def signed_units(search):
     """The units of a `LineSearch`, refined if needed, and the signs (k, m_1) that explain the linear part.
 
     One row, or the best few if the accuracy leaves a choice; none if nothing explains it. Raises `NotIdentified` if
-    there may be signs that were not found.
+    there may be signs that were not recovered.
     """
     units, (point, gradient, error) = search.units, search.anchor
     tol = _BOUND * (error + np.linalg.norm(units.output_errors)) + _FAINT_BOUND * search.faint
@@ -65,7 +65,7 @@ def leaky_units(search):
 
     As ``leaky(z) = (1 + a) z / 2 + (1 - a) |z| / 2``, the linear part is ``rho sum_i s_i c_i w_i`` with the jumps
     ``c_i`` and ``rho = (1 + a) / (1 - a)``: its coefficients are all ``rho`` or ``-rho``. Raises `NotIdentified` if
-    there may be signs that were not found, or several explain the linear part.
+    there may be signs that were not recovered, or several explain the linear part.
     """
     units, (point, gradient, error) = search.units, search.anchor
     if (len(units) + 1) * (len(point) + 1) <= _DENSE_UNKNOWNS:
@@ -114,7 +114,7 @@ def _signs_and_ratio(units, M, target, tol):
 def signs_of_linear_part(units, target, tol):
     """Sign vectors (k, m_1) for which the units add up to the linear part (m_L, D), up to `tol`; residuals (k,).
 
-    Raises `UndecidedSignsError` if there may be some that were not found.
+    Raises `UndecidedSignsError` if there may be some that were not recovered.
     """
     M = linear_part_matrix(units.weights, units.outgoing)
     signs = solve_signs(M, target.ravel(), tol, max_solutions=_MAX_SOLUTIONS)
@@ -125,7 +125,7 @@ def _undecided(units, error):
     return NotIdentified(
         "activation boundaries",
         "undecided",
-        f"{len(units)} hyperplanes were found, but not on which side of them the units are active: {error}",
+        f"{len(units)} hyperplanes were detected, but not on which side of them the units are active: {error}",
     )
 
 

@@ -57,7 +57,7 @@ def measure_logit_error(oracle, spread, rng, n=_PROBED):
 
 
 class VisibleUnits:
-    """Units seen on lines through the region where no logit is lost."""
+    """Units detected on lines through the region where no logit is lost."""
 
     def __init__(self, oracle, rng):
         self.oracle, self.rng, self.n_lines = oracle, rng, 0
@@ -70,7 +70,7 @@ class VisibleUnits:
             error = self.oracle.query(spread * self.rng.standard_normal((_PROBED, self.oracle.n_inputs)))[1]
             if np.mean(np.isfinite(error)) >= _MIN_VISIBLE:
                 return spread
-        raise NotIdentified("activation boundaries", "certain", "the classifier is too certain everywhere.")
+        raise NotIdentified("activation boundaries", "certain", "the classifier is too confident everywhere.")
 
     def query(self, U):
         """Logits (n, m_L) and their standard deviations (n,), infinite where they are lost."""
@@ -182,7 +182,7 @@ class VisibleUnits:
         return coef[1:].T / step, max(residual, std.max()) / (step * np.sqrt(len(U) - D))
 
     def units(self):
-        """The `ReLUUnits` of distinct hyperplanes, averaged; once many lines are scanned, of those seen twice."""
+        """The `ReLUUnits` of distinct hyperplanes, averaged; once many lines are scanned, of those detected twice."""
         if self._pool is None:
             return ReLUUnits(np.zeros((self.oracle.n_inputs, 0)), np.zeros(0), np.zeros((0, 1)), np.zeros(0))
         least = 2 if self.n_lines > _FEW_LINES else 1

@@ -126,7 +126,7 @@ class _Search:
         return self.sample(spread * self.rng.standard_normal((n, self.oracle.n_inputs)))
 
     def units(self, callback):
-        """`FusedUnit` of rounds of lines, until no further one is found."""
+        """`FusedUnit` of rounds of lines, until no further one is detected."""
         pool, units, idle, ends = None, [], 0, self.oracle.budget.share(_SEARCH_SHARE)
         for k in range(_ROUNDS):
             if k >= _LEAST_ROUNDS and time.perf_counter() > ends:

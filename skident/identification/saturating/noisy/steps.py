@@ -9,9 +9,9 @@ import numpy as np
 __all__ = ["Steps", "find_steps"]
 
 _RADIUS = 2000.0  # distance of lines, in sqrt(D) standard deviations: 32 steps on a line are 10 widths apart
-_WIDEST = 1.45  # angle from the middle of a line to its ends, as seen from the center: 92 % of the crossings
-_CELLS = 500  # outputs per line (budget); 16 cells per unit of 32
-_HALF = 3  # cells on either side whose means are compared: all of a step lies between them
+_WIDEST = 1.45  # angle from the middle of a line to its ends, as viewed from the center: 92 % of the crossings
+_CELLS = 500  # outputs per line (budget); 16 intervals per unit of 32
+_HALF = 3  # intervals on either side whose means are compared: all of a step lies between them
 _DETECTED = 5.0  # standard errors of a jump: 1e-4 false steps per line
 _ZOOM_POINTS = 17  # outputs per zoom (budget)
 _ZOOMS = 5  # zooms, each into a quarter
@@ -35,7 +35,7 @@ class Steps:
 def find_steps(query, n_inputs, std, n_lines, rng):
     """The `Steps` of outputs ``query(U)`` (n,) with errors of standard deviation `std` on some far lines.
 
-    A line's middle is a random far point. Points are equally spaced in the angle seen from the center, in which the
+    A line's middle is a random far point. Points are equally spaced in the angle viewed from the center, in which the
     crossings of random hyperplanes through the center are uniform.
     """
     far = _RADIUS * np.sqrt(n_inputs)
@@ -60,7 +60,7 @@ def _on_lines(query, A, V, t):
 
 
 def _intervals(f, std):
-    """Cells between which a line's outputs f (k,) jump, the highest first, without overlaps."""
+    """Intervals between which a line's outputs f (k,) jump, the highest first, without overlaps."""
     total = np.concatenate([[0.0], np.cumsum(f)])
     k = np.arange(_HALF, len(f) - _HALF)
     jump = np.abs(total[k + _HALF] - 2.0 * total[k] + total[k - _HALF]) / _HALF

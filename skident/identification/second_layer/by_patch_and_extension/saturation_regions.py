@@ -108,7 +108,7 @@ class Wall:
 
 @dataclass(frozen=True)
 class SaturationRegion:
-    """Where all units that are not known are saturated with given signs (m_1,), whatever the known ones do."""
+    """Where all unknown units are saturated with given signs (m_1,), whatever the known ones do."""
 
     downstream: Downstream
     signs: np.ndarray
