@@ -4,6 +4,8 @@
     python benchmarks/bench_relu.py --part targets      planted networks, known and unknown width; ten million samples
     python benchmarks/bench_relu.py --part large        50 and 100 units in as many dimensions: about 8 minutes
     python benchmarks/bench_relu.py --part inputs       uniform, Student's t, Laplace and correlated inputs
+    python benchmarks/bench_relu.py --part noise        noise of 5 and 30 %, unknown width, seven shapes and inputs
+    python benchmarks/bench_relu.py --part missing_unit false alarms and power of the test for a missing unit
     python benchmarks/bench_relu.py --part exact        exact tensors, up to 207 units in 20 dimensions
     python benchmarks/bench_relu.py --part tables       diabetes, breast cancer, friedman1 against Ridge
     python benchmarks/bench_relu.py --part ablation     the paper's algorithm, and one change after the other
@@ -23,6 +25,8 @@ from parts.relu import (  # noqa: F401  (registers the parts)
     exact,
     inputs,
     large,
+    missing_unit,
+    noise,
     tables,
     targets,
 )

@@ -56,6 +56,9 @@ SADDLE_BOUNDS = range(2_500_000, 2_500_100)  # one a problem
 LABELS = range(2_150_000, 2_151_000)  # twenty a row; models that are refused from the 500th
 LANDSCAPE_LOSSES = range(2_400_000, 2_401_000)
 HIERARCHICAL_WIDTHS = range(2_450_000, 2_451_000)  # twenty a row; without noise from the 500th
+RELU_NOISE = range(3_100_000, 3_100_300)  # twenty a row
+RELU_MISSING_UNIT = range(3_101_000, 3_102_000)  # fits that lack none, then a hundred a size
+PASSIVE_GIVEN = range(3_102_000, 3_103_000)  # twenty a row; rows at seed + 500
 HONESTY_ROWS = range(1_180_000, 1_188_000)  # samples drawn beside them: seed + 1 000 000
 
 # Held-out samples and starts, drawn from a seed plus an offset.

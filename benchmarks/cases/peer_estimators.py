@@ -1,4 +1,4 @@
-"""Estimators outside scikit-learn for the benchmark of tables, if installed: xRFM and EBM."""
+"""Estimators outside scikit-learn for the benchmark of tables, if installed: xRFM, LightGBM, XGBoost and EBM."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.multioutput import MultiOutputRegressor
 from sklearn.preprocessing import StandardScaler
 
 SECONDS = 30  # of a fit, after which a peer is left out
@@ -31,7 +32,26 @@ def peers(n_targets, classes, seed):
         found["xRFM"] = Recursive(classes, seed)
     except ImportError:
         notes.append("xRFM: xrfm is not installed.")
-    return found, notes
+    return found | _boosters(n_targets, classes, seed, notes), notes
+
+
+def _boosters(n_targets, classes, seed, notes):
+    """LightGBM and XGBoost with their default parameters and one thread; appends a note for each that is missing."""
+    found, options = {}, {"n_jobs": 1, "random_state": seed}
+    try:
+        from lightgbm import LGBMClassifier, LGBMRegressor
+
+        model = (LGBMClassifier if classes else LGBMRegressor)(verbose=-1, **options)
+        found["LightGBM"] = MultiOutputRegressor(model) if n_targets > 1 else model
+    except ImportError:
+        notes.append("LightGBM: lightgbm is not installed.")
+    try:
+        from xgboost import XGBClassifier, XGBRegressor
+
+        found["XGBoost"] = (XGBClassifier if classes else XGBRegressor)(**options)
+    except ImportError:
+        notes.append("XGBoost: xgboost is not installed.")
+    return found
 
 
 class Recursive(BaseEstimator):

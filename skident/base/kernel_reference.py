@@ -7,10 +7,15 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 from skident.linalg import column_units
 
-__all__ = ["kernel_squared_errors"]
+__all__ = ["clearly_better_kernel_r2", "is_significantly_better", "kernel_squared_errors"]
 
 _WIDTHS = (0.3, 1.0)  # factors of the squared distance over its mean: kernels of two widths
 _RIDGES = np.logspace(-4, 1.5, 12)  # relative to the diagonal of the kernel, which is 1
+_MAX_SAMPLES = 500  # that are compared: an eigendecomposition of that order per width (budget)
+_FEWEST_SAMPLES = 30  # below, no comparison
+_CLEAR_GAIN = 0.02  # of R^2 by which the kernel must be better, and
+_MARGIN = 2.0  # standard errors of the difference
+_FEW_SAMPLES = 10.0  # over n, added to the margin: standard errors are uncertain for a dozen samples
 _MIN_GAP = 1e-12  # of 1 - leverage: a sample that the fit interpolates has no leave-one-out error
 
 
@@ -39,3 +44,27 @@ def _squares(kernel, Y, ridges):
     residuals = np.stack([U @ (part[:, None] * (U.T @ Y)) for part in left])
     own = np.maximum(left @ (U * U).T - 1.0 / n, _MIN_GAP)
     return np.sum((residuals / own[..., None]) ** 2, axis=2)
+
+
+def is_significantly_better(rival, squares, margin=1.0):
+    """Whether squared errors are below a rival's on the same samples by more than chance.
+
+    `margin` is in standard errors of the mean difference; 10 / n is added, as these are uncertain for a dozen samples.
+    """
+    gain, n = rival - squares, len(rival)
+    return bool(gain.mean() > (margin + _FEW_SAMPLES / n) * gain.std(ddof=1) / np.sqrt(n))
+
+
+def clearly_better_kernel_r2(X, y, squares):
+    """Leave-one-out R^2 of kernel ridge regression of y (n,) on X (n, D), if clearly above that of a fit; else NaN.
+
+    `squares` (n,) are the squared leave-one-out errors of the fit. At most 500 samples are compared.
+    """
+    if len(y) < _FEWEST_SAMPLES:
+        return np.nan
+    variance, some = float(np.var(y)), np.linspace(0, len(y) - 1, min(len(y), _MAX_SAMPLES)).astype(int)
+    kernel = kernel_squared_errors(X[some], y[some])
+    better = float(np.mean(squares[some] - kernel)) > _CLEAR_GAIN * variance
+    if not better or not is_significantly_better(squares[some], kernel, _MARGIN):
+        return np.nan
+    return 1.0 - float(np.mean(kernel)) / variance

@@ -8,18 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from skident.base.kernel_reference import kernel_squared_errors
+from skident.base.kernel_reference import clearly_better_kernel_r2
 
-from .ridge_selection import is_significantly_better, linear_errors
+from .ridge_selection import linear_errors
 
 __all__ = ["HeldOutScores", "held_out_scores", "linear_score", "warn_of_model_class", "warn_of_rounded_targets"]
 
-_MAX_SAMPLES = 500  # of the kernel fit (budget)
-_FEWEST_SAMPLES = 30  # below, no comparison with a kernel
 _CONSTANT = 1e-13  # standard deviation of y relative to its mean: a few hundred roundings (2^-53), mostly noise
 _WORSE_THAN_LINEAR = 0.03  # R^2 below that of a linear model from which a warning is due
-_WORSE_THAN_KERNEL = 0.02  # R^2 below that of kernel ridge regression, and
-_MARGIN = 2.0  # standard errors of the difference
 
 
 @dataclass(frozen=True)
@@ -39,13 +35,9 @@ def held_out_scores(X, y, choice):
     if variance == 0.0 or len(y) < 3:
         return HeldOutScores()
     quadratic, linear = (1.0 - float(np.mean(s)) / variance for s in (choice.squares, choice.linear_squares))
-    if choice.alpha == 0.0 or len(y) < _FEWEST_SAMPLES:
+    if choice.alpha == 0.0:
         return HeldOutScores(quadratic, linear)
-    subset = np.linspace(0, len(y) - 1, min(len(y), _MAX_SAMPLES)).astype(int)
-    squares, kernel = choice.squares[subset], kernel_squared_errors(X[subset], y[subset])
-    gain = float(np.mean(squares - kernel)) / variance
-    better = gain > _WORSE_THAN_KERNEL and is_significantly_better(squares, kernel, _MARGIN)
-    return HeldOutScores(quadratic, linear, 1.0 - float(np.mean(kernel)) / variance if better else np.nan)
+    return HeldOutScores(quadratic, linear, clearly_better_kernel_r2(X, y, choice.squares))
 
 
 def linear_score(problem):

@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from skident.base.kernel_reference import is_significantly_better
 from skident.optim import best_of
 
 from .convex_solver import QuadraticSystem, solve_convex
 from .problem import QuadraticProblem
 
-__all__ = ["RidgeSelection", "is_significantly_better", "leave_one_out_ridge", "linear_errors", "relevance"]
+__all__ = ["RidgeSelection", "leave_one_out_ridge", "linear_errors", "relevance"]
 
 ALPHAS = np.logspace(-8, 3, 45)  # four per decade
 LINEAR_WEIGHTS = (1.0, 10.0, 100.0, 1000.0)  # decades: linear terms penalized as much as quadratic ones, or less
@@ -22,7 +23,6 @@ _MAX_ORDER = 1000  # of an eigendecomposition (budget): a second
 _EXACT = 1e-10  # leave-one-out error relative to the variance, below which data are free of noise
 _LEAST_RELEVANCE = 0.05  # relative to the largest; not tuned, of the order of the errors of a first fit
 _ADAPTED_MARGIN = 2.0  # standard errors by which rescaled inputs must be better: the scales depend on all samples
-_FEW_SAMPLES = 10.0  # over n, added to margins: standard errors are uncertain for a dozen samples
 _NULL_EIGENVALUE = 1e-13  # relative to the largest: about 500 eps
 
 
@@ -98,15 +98,6 @@ def linear_errors(problem):
     squares = _squared_errors(U[:, kept], S[kept] ** 2, problem, _LINEAR_RIDGES)
     i = int(np.argmin(squares.mean(axis=1)))
     return squares[i], _LINEAR_RIDGES[i]
-
-
-def is_significantly_better(rival, squares, margin=1.0):
-    """Whether squared errors are below a rival's on the same samples by more than chance.
-
-    `margin` is in standard errors of the mean difference; 10 / n is added, as these are uncertain for a dozen samples.
-    """
-    gain, n = rival - squares, len(rival)
-    return bool(gain.mean() > (margin + _FEW_SAMPLES / n) * gain.std(ddof=1) / np.sqrt(n))
 
 
 @dataclass(frozen=True)

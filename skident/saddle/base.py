@@ -181,7 +181,7 @@ class SaddleToSaddleBase(BaseEstimator):
         else:
             stopping = None
             self._store_training(run.from_saddle_to_saddle(self._all_callbacks(len(X)), self.n_escapes))
-        self.held_out_score_, self.linear_score_ = (np.nan, np.nan) if stopping is None else stopping.scores
+        self.held_out_score_, self.linear_score_ = (np.nan, np.nan) if stopping is None else stopping.scores[:2]
         self.input_noise_ = 0.0 if stopping is None or stopping.noise is None else _NOISE
         problem = diagnose(self, stopping, run.zero_loss())
         if problem is not None:

@@ -9,6 +9,7 @@ import numpy as np
 __all__ = ["describe_plateau", "diagnose", "expected_escape"]
 
 _WORSE_THAN_LINEAR = 0.03  # R^2 or accuracy below that of a linear model from which a warning is due
+_WORSE_THAN_KERNEL = 0.05  # R^2 below that of a kernel, which leaves out one sample and not a third of them
 _HARDLY_BETTER = 0.03  # R^2 or accuracy below which nothing was learned
 _DIVERGED = 2.0  # final loss relative to that of zero outputs
 _ESCAPE_DROP = 0.02  # fraction of the loss whose decrease is an escape, as for `NormAdaptedStep`
@@ -50,13 +51,18 @@ def _unfinished(estimator, here):
 
 def _low_scores(estimator, stopping):
     """Message if training stopped too early, or held-out scores are low."""
-    (score, linear), name = stopping.scores, type(estimator).__name__
+    (score, linear, kernel), name = stopping.scores, type(estimator).__name__
     if stopping.still_falling or stopping.n_epochs > estimator.n_iter_:
         return f"the held-out loss was still falling after max_iter={estimator.max_iter} epochs; raise max_iter."
     if score < linear - _WORSE_THAN_LINEAR:
         return (
             f"a linear model is better for these data: it scores {linear:.3f} on held-out samples, {name} {score:.3f}. "
             "There may be too few samples for a network, or max_iter too few epochs."
+        )
+    if score < kernel - _WORSE_THAN_KERNEL:
+        return (
+            f"a kernel is better for these data: kernel ridge regression scores at least {kernel:.3f} on held-out "
+            f"samples, {name} {score:.3f}. Compare HierarchicalQuadraticNet().fit(X, y)."
         )
     if score < _HARDLY_BETTER:
         return f"on held-out samples {name} is hardly better than the mean of y (score {score:.3f})."

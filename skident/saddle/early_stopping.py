@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from skident.base.kernel_reference import kernel_squared_errors
 from skident.base.linear_reference import linear_accuracy, linear_r2
 
 __all__ = ["StoppingChoice", "HeldOutCurve", "StoppingOptions", "choose_epochs", "train_on_folds"]
@@ -32,6 +33,8 @@ _BETA1 = 0.9  # decay of the mean gradient
 _BETA2 = 0.999  # decay of the mean squared gradient
 _EPSILON = 1e-8  # added to the root mean square
 _FEWEST_SAMPLES = 10  # below, no comparison with a linear model
+_FEWEST_SAMPLES_OF_KERNEL = 30  # below, no comparison with a kernel
+_MAX_SAMPLES_OF_KERNEL = 500  # eigendecompositions of that order (budget)
 # Epochs with noise: at most these, plus a multiple of those without; longer trainings are not worthwhile.
 _EPOCHS_IN_SADDLE = 150  # to leave the saddle
 _MAX_SLOWDOWN = 4  # factor of the epochs without noise
@@ -200,7 +203,9 @@ class StoppingChoice:
     """Number of epochs and input noise, with the held-out scores that determined them."""
 
     n_epochs: int  # of Adam
-    scores: tuple  # R^2 or accuracy on held-out samples, of the networks and of a linear model; NaN if unknown
+    # R^2 or accuracy on held-out samples, of the networks and of a linear model, and R^2 that kernel ridge regression
+    # has with one standard error to spare; NaN if unknown.
+    scores: tuple
     still_falling: bool  # whether the held-out loss was still falling when epochs ran out
     noise: tuple | None = None  # standard deviations of the input noise in training, one per column; or None
 
@@ -221,13 +226,22 @@ def choose_epochs(X, Y, tensors, classes, options):
         if with_noise is not None and with_noise.lowest < curve.lowest:
             falling = with_noise.still_falling and most == options.max_iter
             curve, noise = dataclasses.replace(with_noise, still_falling=falling), options.noise
-    linear = np.nan
+    linear, kernel = np.nan, np.nan if classes else _kernel_r2(X, Y)
     if len(X) >= _FEWEST_SAMPLES:
         labels = np.asarray(Y).reshape(len(X), -1)[:, 0].astype(int) if classes else None
         linear = linear_accuracy(X, labels, options.folds) if classes else linear_r2(X, Y, options.folds)
     if curve is None:
-        return StoppingChoice(_DEFAULT_EPOCHS, (np.nan, linear), False)
-    return StoppingChoice(curve.n_epochs, (curve.score, linear), curve.still_falling, noise)
+        return StoppingChoice(_DEFAULT_EPOCHS, (np.nan, linear, kernel), False)
+    return StoppingChoice(curve.n_epochs, (curve.score, linear, kernel), curve.still_falling, noise)
+
+
+def _kernel_r2(X, Y):
+    """Leave-one-out R^2 of kernel ridge regression minus its standard error, on at most 500 samples; NaN for few."""
+    if len(X) < _FEWEST_SAMPLES_OF_KERNEL:
+        return np.nan
+    some = np.linspace(0, len(X) - 1, min(len(X), _MAX_SAMPLES_OF_KERNEL)).astype(int)
+    squares = kernel_squared_errors(X[some], Y[some]) / Y.shape[1]
+    return float(1.0 - squares.mean() - squares.std() / math.sqrt(len(some)))
 
 
 def _half_squares(outputs, Y):

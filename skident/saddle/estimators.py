@@ -198,7 +198,7 @@ class SaddleToSaddleRegressor(RegressorMixin, SaddleToSaddleBase):
     Notes
     -----
     Squares of squares (hierarchical targets) are not learned from some hundred samples: R^2 is about zero, 0.2 to 0.4
-    below that of kernels.
+    below that of kernels. A warning says so if held-out samples show it.
 
     Examples
     --------
@@ -231,7 +231,8 @@ class SaddleToSaddleRegressor(RegressorMixin, SaddleToSaddleBase):
         Warns
         -----
         ConvergenceWarning
-            As `SaddleToSaddleClassifier.fit`.
+            As `SaddleToSaddleClassifier.fit`, and if R^2 on held-out samples is more than 0.05 below that of kernel ridge
+            regression.
         """
         with forgotten_on_error(self), one_thread(gram_work(X)):
             self._validate_params()

@@ -7,7 +7,7 @@ from scipy.linalg import solve_triangular
 
 from .input_distribution import along_a_line
 
-__all__ = ["missing_evidence"]
+__all__ = ["jacobian_blocks", "missing_evidence"]
 
 _CHECKED_ROWS = 2**17  # of more rows, a part is checked
 _ROWS_PER_SIDE = 8  # times the inputs + 1, rows on each side of a unit that enter the Gauss-Newton matrix
@@ -48,7 +48,7 @@ def _rows_of_units(t, n_rows):
     return np.unique(np.concatenate(chosen)) if chosen else np.arange(len(t))
 
 
-def _jacobian(Z, on, model):
+def jacobian_blocks(Z, on, model):
     """Blocks of rows of the Jacobian in directions, biases, the linear part if there is one, and the constant."""
     step = max(64, _BLOCK_NUMBERS // model.n_parameters)
     for start in range(0, len(Z), step):
@@ -58,7 +58,7 @@ def _jacobian(Z, on, model):
 
 
 def _missing_rank(Z, on, model):
-    gram = sum(J.T @ J for J in _jacobian(Z, on, model))
+    gram = sum(J.T @ J for J in jacobian_blocks(Z, on, model))
     scale = np.sqrt(np.diag(gram))
     gram = gram / np.outer(scale, scale)
     values = np.linalg.eigvalsh(gram)
@@ -67,7 +67,7 @@ def _missing_rank(Z, on, model):
         return f"the rows leave {open_parameters} of {model.n_parameters} parameters open"
     root = np.linalg.cholesky(gram)
     alone = 0
-    for J in _jacobian(Z, on, model):
+    for J in jacobian_blocks(Z, on, model):
         leverage = np.sum(solve_triangular(root, (J / scale).T, lower=True, check_finite=False) ** 2, axis=0)
         alone += int(np.sum(leverage > 1.0 - _OWN))
     return f"{alone} of {len(Z)} rows are met by parameters that no other row determines" if alone else ""

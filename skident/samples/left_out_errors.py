@@ -1,0 +1,61 @@
+"""Leave-one-out errors of a ReLU fit to first order, and a warning if a kernel or the mean is better."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from sklearn.exceptions import ConvergenceWarning
+
+from skident.base.kernel_reference import clearly_better_kernel_r2
+
+from .determined_units import jacobian_blocks
+
+__all__ = ["left_out_squares", "warn_of_better_models"]
+
+_MAX_SAMPLES = 2000  # whose errors are computed; of these, the kernel takes 500 (budget)
+_MOST_PARAMETERS = 1000  # time: 2,000 P^2 products, 1 s at this size
+_RIDGE = 1e-10  # of the Gauss-Newton matrix with unit diagonal: rounding of its products is 1e-13
+_MAX_LEVERAGE = 0.99  # of a sample: beyond, its error without itself is not of first order
+
+
+def left_out_squares(sample, model):
+    """Squared leave-one-out errors (n,) of a least squares fit to a sample, to first order, in variances of y.
+
+    Residuals over one minus their leverage, at most the range of y: predictions are clipped.
+    """
+    Z, y, _ = sample.arrays(np.float64)
+    J = np.vstack(list(jacobian_blocks(Z, Z @ model.V + model.beta > 0, model)))
+    scale = np.linalg.norm(J, axis=0)
+    J /= np.where(scale > 0, scale, 1.0)
+    root = np.linalg.cholesky(J.T @ J + _RIDGE * np.eye(J.shape[1]))
+    leverage = np.sum(solve_triangular(root, J.T, lower=True, check_finite=False) ** 2, axis=0)
+    errors = (y - model(Z)) / (1.0 - np.minimum(leverage, _MAX_LEVERAGE))
+    return np.minimum(errors**2, np.ptp(y) ** 2)
+
+
+def warn_of_better_models(sample, model, rng):
+    """Warn if leave-one-out errors of a fit are clearly above those of kernel ridge regression, or of the mean."""
+    if sample.weights is not None or model.n_parameters > _MOST_PARAMETERS:
+        return
+    part = sample.draw(_MAX_SAMPLES, rng)
+    squares = left_out_squares(part, model) if part is sample else _squared_residuals(part, model)
+    X, y = np.asarray(part.X, dtype=np.float64), (part.y - sample.y_center) / sample.y_scale
+    kernel, own = clearly_better_kernel_r2(X, y, squares), 1.0 - float(np.mean(squares) / np.var(y))
+    if np.isnan(kernel) and own > 0.0:
+        return
+    said = "the fit is no better than the mean of y" if np.isnan(kernel) else "a kernel is better for these data"
+    kernel = "" if np.isnan(kernel) else f", and {kernel:.3f} for kernel ridge regression"
+    warnings.warn(
+        f"{said}: R^2 of samples that are left out in turn is {own:.3f} for TensorReLURegressor{kernel}. The target is "
+        "no sum of few ReLU units, or there are too few samples. Compare HierarchicalQuadraticNet().fit(X, y).",
+        ConvergenceWarning,
+        stacklevel=4,
+    )
+
+
+def _squared_residuals(part, model):
+    """Squared residuals (n,) of a part of the samples: with many more samples than parameters, leverages are small."""
+    Z, y, _ = part.arrays(np.float64)
+    return (y - model(Z)) ** 2
