@@ -250,7 +250,9 @@ def _behind(rows, scores):
         seconds = max(r["seconds"] for r in rows if r["estimator"] == name)
         times = [r["seconds"] / boosting[r["table"], r["order"]] for r in rows if r["estimator"] == name]
         lines.append([name, len(far), len(gaps), seconds, float(np.median(times)), max(times), which or "-"])
-    return "Differences from the best of linear, kernel, kernel ridge, boosting and xRFM:\n\n" + format_table(header, lines)
+    return "Differences from the best of linear, kernel, kernel ridge, boosting and xRFM:\n\n" + format_table(
+        header, lines
+    )
 
 
 @part("tables", "regression", seeds=seed_ranges.TABLES)

@@ -73,7 +73,15 @@ def _best_power(size):
 
 
 def tables(result):
-    header = ["error added, in noise variance / N", "fits", "p <= 0.05", "best possible, unit known", "s per fit and test"]
+    header = [
+        "error added, in noise variance / N",
+        "fits",
+        "p <= 0.05",
+        "best possible, unit known",
+        "s per fit and test",
+    ]
     rows = [[r["size"], r["number"], r["rejected"], _best_power(r["size"]), r["seconds"]] for r in result["rows"]]
-    said = f"d = {D}, {M} units, {ROWS} samples, noise {NOISE}; P = {M * (D + 1)}, so three floors are {3 * M * (D + 1)}."
+    said = (
+        f"d = {D}, {M} units, {ROWS} samples, noise {NOISE}; P = {M * (D + 1)}, so three floors are {3 * M * (D + 1)}."
+    )
     return f"{said}\n\n{format_table(header, rows)}"
