@@ -1,4 +1,4 @@
-"""Rank-deficient inputs, fewer samples than inputs, duplicated columns: finite predictions, or an error that says why."""
+"""Rank-deficient inputs, fewer samples than inputs, duplicated columns: finite predictions, or errors that say why."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""Widths given, noise of 1 and 10 %: errors of `PassiveNetworkIdentifier` against the floor, and coverage of `stderr_`."""
+"""Widths given, noise of 1 and 10 %: errors of `PassiveNetworkIdentifier` and coverage of its `stderr_`."""
 
 from __future__ import annotations
 

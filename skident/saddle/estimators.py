@@ -231,8 +231,8 @@ class SaddleToSaddleRegressor(RegressorMixin, SaddleToSaddleBase):
         Warns
         -----
         ConvergenceWarning
-            As `SaddleToSaddleClassifier.fit`, and if R^2 on held-out samples is more than 0.05 below that of kernel ridge
-            regression.
+            As `SaddleToSaddleClassifier.fit`, and if R^2 on held-out samples is more than 0.05 below that of kernel
+            ridge regression.
         """
         with forgotten_on_error(self), one_thread(gram_work(X)):
             self._validate_params()
