@@ -68,5 +68,8 @@ def test_workflows_run_the_lowest_and_the_newest_versions():
     assert pythons == named and PROJECT["requires-python"] == f">={pythons[0]}"
 
 
-def test_direct_dependencies_have_lower_bounds():
-    assert [name for name in PROJECT["dependencies"] if ">=" not in name] == []
+def test_what_the_lowest_job_installs_has_lower_bounds():
+    job = jobs((TOP / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8"))["lowest"]
+    extras = re.search(r"\.\[([\w,]+)\]", job)[1].split(",")
+    named = [name for extra in extras for name in PROJECT["optional-dependencies"][extra]]
+    assert [name for name in PROJECT["dependencies"] + named if ">=" not in name] == []
