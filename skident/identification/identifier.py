@@ -380,9 +380,12 @@ def _is_default(value):
 
 def _recover(readings, model, options, rng):
     """The validation of the first reading that explains the outputs, else of the best one, and its plan."""
-    best, failure = None, None
-    for reading in readings:
+    best, failure, readings = None, None, iter(readings)
+    while best is None or not best[0].explained:
         try:
+            reading = next(readings, None)  # queries the model, and keeps what was recovered if the budget ends
+            if reading is None:
+                break
             problem = pose(reading, model, options, rng)
             with explained(problem):
                 steps = plan(problem)
@@ -392,8 +395,6 @@ def _recover(readings, model, options, rng):
             continue
         if best is None or validation.rank < best[0].rank:
             best = validation, steps
-        if validation.explained:
-            break
     if best is None:
         raise failure
     return best

@@ -135,7 +135,7 @@ def test_factored_steps_are_the_dense_ones_and_share_the_factor(case, rng):
     make, theta, *_ = case
     problem = make(dense_limit=0, factor_limit=3000)
     formed, form = [], problem.normal_equations
-    problem.normal_equations = lambda x, *others: formed.append(x) or form(x, *others)
+    problem.normal_equations = lambda x, **options: formed.append(x) or form(x, **options)
     for shift in (0.0, 1e-5, 1e-4):
         x = theta + shift * rng.standard_normal(len(theta))
         model = problem.linearize(x)
