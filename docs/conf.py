@@ -44,6 +44,7 @@ sphinx_gallery_conf = {
     "within_subsection_order": "FileNameSortKey",
     "download_all_examples": False,
     "show_memory": False,
+    "capture_repr": (),
     "write_computation_times": False,  # pages of seconds that nobody searches for
     "abort_on_example_error": True,
     "only_warn_on_example_error": False,

@@ -2,14 +2,14 @@
 Recovering two hidden layers with unknown widths
 ================================================
 
-scikit-learn trains two regressors with two hidden tanh layers, one on the diabetes data (one output), one on
-the digits (one output per digit, pixels that vary). `NetworkIdentifier` receives their `predict` and
-``layer_widths="auto"``: neither depth nor widths are given. It recovers the first layer at large inputs, where
-tanh is constant except near each unit's hyperplane, and then the smallest network that explains the remaining
-outputs.
+scikit-learn trains two regressors with two hidden tanh layers, one on the diabetes data
+(one output), one on the digits (one output per digit, pixels that vary).
+`NetworkIdentifier` receives their `predict` and ``layer_widths="auto"``: neither depth
+nor widths are given. It recovers the first layer at large inputs, where tanh is
+constant except near each unit's hyperplane, and then the smallest network that explains
+the remaining outputs.
 """
 
-import argparse
 import time
 
 import matplotlib.pyplot as plt
@@ -34,34 +34,47 @@ def digits():
     return scale(X[:, X.std(axis=0) > 0.5]), np.eye(10)[digit]
 
 
-def main(output="deep_mlp.png"):
-    figure, axes = plt.subplots(2, 2, figsize=(10, 6.5), height_ratios=(3, 2), sharex="col", layout="constrained")
-    for column, (data, hidden) in enumerate(((diabetes, (8, 5)), (digits, (16, 8)))):
-        # Train the model; only `predict` is public.
-        X, Y = data()
-        mlp = MLPRegressor(hidden_layer_sizes=hidden, activation="tanh", max_iter=1000, random_state=0).fit(X, Y)
-        print(f"{data.__name__}: trained, R^2 = {mlp.score(X, Y):.2f} on the training data")
+# %%
+# Each model is trained, recovered from its `predict`, and compared with its true
+# weights. One column of the picture per model.
+figure, axes = plt.subplots(
+    2, 2, figsize=(10, 6.5), height_ratios=(3, 2), sharex="col", layout="constrained"
+)
+for column, (data, hidden) in enumerate(((diabetes, (8, 5)), (digits, (16, 8)))):
+    # Train the model; only `predict` is public.
+    X, Y = data()
+    mlp = MLPRegressor(
+        hidden_layer_sizes=hidden, activation="tanh", max_iter=1000, random_state=0
+    ).fit(X, Y)
+    print(f"{data.__name__}: trained, R^2 = {mlp.score(X, Y):.2f} on the training data")
 
-        # Recover the network.
-        start = time.perf_counter()
-        identifier = NetworkIdentifier(mlp.predict, layer_widths="auto", activation="tanh", random_state=0).fit(X)
-        seconds = time.perf_counter() - start
-        found, report = identifier.network_, identifier.report_
-        print(f"  recovered: layers of {found.layer_widths} units, {found.n_parameters} parameters")
-        print(f"  {identifier.n_queries_:,} queries in {seconds:.1f} s, route: {report.route}")
-        print(f"  relative maximum error on held-out inputs: {report.relative_max_error:.1e}, exact: {report.exact}")
+    # Recover the network.
+    start = time.perf_counter()
+    identifier = NetworkIdentifier(
+        mlp.predict, layer_widths="auto", activation="tanh", random_state=0
+    ).fit(X)
+    seconds = time.perf_counter() - start
+    found, report = identifier.network_, identifier.report_
+    print(
+        f"  recovered: layers of {found.layer_widths} units, {found.n_parameters} "
+        "parameters"
+    )
+    print(
+        f"  {identifier.n_queries_:,} queries in {seconds:.1f} s, route: {report.route}"
+    )
+    print(
+        "  relative maximum error on held-out inputs: "
+        f"{report.relative_max_error:.1e}, exact: {report.exact}"
+    )
 
-        # Compare every weight and bias with the true one.
-        truth = FeedforwardNetwork.from_sklearn(mlp)
-        print(f"  maximum relative error of a weight or bias: {parameter_error(truth, found):.1e}")
-        display = WeightRecoveryDisplay.from_networks(truth, found, ax=axes[:, column])
-        display.ax_.set_title(f"{data.__name__}: {X.shape[1]} inputs, layers of {found.layer_widths}")
-    figure.savefig(output, dpi=100)
-    plt.close(figure)
-    print(f"picture: {output}")
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
-    parser.add_argument("--output", default="deep_mlp.png", help="where to write the picture")
-    main(parser.parse_args().output)
+    # Compare every weight and bias with the true one.
+    truth = FeedforwardNetwork.from_sklearn(mlp)
+    print(
+        "  maximum relative error of a weight or bias: "
+        f"{parameter_error(truth, found):.1e}"
+    )
+    display = WeightRecoveryDisplay.from_networks(truth, found, ax=axes[:, column])
+    display.ax_.set_title(
+        f"{data.__name__}: {X.shape[1]} inputs, layers of {found.layer_widths}"
+    )
+figure.savefig("deep_mlp.png", dpi=200)

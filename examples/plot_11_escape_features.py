@@ -2,13 +2,14 @@
 Escape directions as features
 =============================
 
-`SaddleEscapeAnalyzer` trains no network, yet its escape networks contain what reduces the loss first. As a
-transformer it passes their hidden activations to a `LogisticRegression`, one feature per component; every
-further component is the fastest escape for the gradient that the earlier ones leave. `GridSearchCV` chooses the
-depth. The picture compares the pipeline with as many principal components, and with all 64 pixels.
+`SaddleEscapeAnalyzer` trains no network, yet its escape networks contain what reduces
+the loss first. As a transformer it passes their hidden activations to a
+`LogisticRegression`, one feature per component; every further component is the fastest
+escape for the gradient that the earlier ones leave. `GridSearchCV` chooses the depth.
+The picture compares the pipeline with as many principal components, and with all 64
+pixels.
 """
 
-import argparse
 import time
 
 import matplotlib.pyplot as plt
@@ -27,51 +28,70 @@ def grey_levels(X):
     return (X - 5.0) / 6.0
 
 
-def main(output="escape_features.png"):
-    X, y = load_digits(return_X_y=True)
-    X, fresh_X, y, fresh_y = train_test_split(X, y, train_size=600, random_state=0, stratify=y)
-    escapes = SaddleEscapeAnalyzer(
-        loss="log_loss", width=16, n_starts=2, max_iter=30, n_components=12, dtype="float32", random_state=0
-    )
-    pipeline = Pipeline(
-        [
-            ("grey", FunctionTransformer(grey_levels)),
-            ("escapes", escapes),
-            ("scale", StandardScaler()),
-            ("classify", LogisticRegression(max_iter=1000)),
-        ]
-    )
-    start = time.perf_counter()
-    depths = [2, 3, 4]
-    search = GridSearchCV(pipeline, {"escapes__depth": depths}, cv=3).fit(X, y)
-    print(f"searched depths {depths} in {time.perf_counter() - start:.0f} s")
-    scores = search.cv_results_["mean_test_score"]
-    for depth, score in zip(depths, scores):
-        print(f"depth {depth}: accuracy {score:.3f} in cross-validation")
-    chosen = search.best_params_["escapes__depth"]
-    print(f"chosen: depth {chosen}, accuracy {search.score(fresh_X, fresh_y):.3f} on held-out digits")
+# %%
+# The pipeline: escape directions as features, then logistic regression.
+X, y = load_digits(return_X_y=True)
+X, fresh_X, y, fresh_y = train_test_split(
+    X, y, train_size=600, random_state=0, stratify=y
+)
+escapes = SaddleEscapeAnalyzer(
+    loss="log_loss",
+    width=16,
+    n_starts=2,
+    max_iter=30,
+    n_components=12,
+    dtype="float32",
+    random_state=0,
+)
+pipeline = Pipeline(
+    [
+        ("grey", FunctionTransformer(grey_levels)),
+        ("escapes", escapes),
+        ("scale", StandardScaler()),
+        ("classify", LogisticRegression(max_iter=1000)),
+    ]
+)
 
-    rivals = {
-        "12 principal components": make_pipeline(PCA(12), StandardScaler(), LogisticRegression(max_iter=1000)),
-        "64 pixels": make_pipeline(FunctionTransformer(grey_levels), LogisticRegression(max_iter=1000)),
-    }
-    bars = {f"12 escapes, depth {depth}": score for depth, score in zip(depths, scores)}
-    for name, rival in rivals.items():
-        bars[name] = cross_val_score(rival, X, y, cv=3).mean()
-        print(f"{name}: accuracy {bars[name]:.3f} in cross-validation")
+# %%
+# Choose the depth by cross-validation.
+start = time.perf_counter()
+depths = [2, 3, 4]
+search = GridSearchCV(pipeline, {"escapes__depth": depths}, cv=3).fit(X, y)
+print(f"searched depths {depths} in {time.perf_counter() - start:.0f} s")
+scores = search.cv_results_["mean_test_score"]
+for depth, score in zip(depths, scores):
+    print(f"depth {depth}: accuracy {score:.3f} in cross-validation")
+chosen = search.best_params_["escapes__depth"]
+print(
+    f"chosen: depth {chosen}, accuracy {search.score(fresh_X, fresh_y):.3f} on "
+    "held-out digits"
+)
 
-    figure, ax = plt.subplots(figsize=(7, 3.4), layout="constrained")
-    drawn = ax.barh(list(bars), list(bars.values()), color=["#0072B2"] * len(depths) + ["0.6"] * len(rivals))
-    ax.bar_label(drawn, fmt="%.3f", padding=3)
-    ax.invert_yaxis()
-    ax.set(xlim=(0, 1.1), xlabel="accuracy, 3-fold cross-validation on 600 digits")
-    ax.set_title("Logistic regression on escape features")
-    figure.savefig(output, dpi=100)
-    plt.close(figure)
-    print(f"picture: {output}")
+# %%
+# The same regression on principal components, and on all pixels.
+rivals = {
+    "12 principal components": make_pipeline(
+        PCA(12), StandardScaler(), LogisticRegression(max_iter=1000)
+    ),
+    "64 pixels": make_pipeline(
+        FunctionTransformer(grey_levels), LogisticRegression(max_iter=1000)
+    ),
+}
+bars = {f"12 escapes, depth {depth}": score for depth, score in zip(depths, scores)}
+for name, rival in rivals.items():
+    bars[name] = cross_val_score(rival, X, y, cv=3).mean()
+    print(f"{name}: accuracy {bars[name]:.3f} in cross-validation")
 
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
-    parser.add_argument("--output", default="escape_features.png", help="where to write the picture")
-    main(parser.parse_args().output)
+# %%
+# All accuracies.
+figure, ax = plt.subplots(figsize=(7, 3.4), layout="constrained")
+drawn = ax.barh(
+    list(bars),
+    list(bars.values()),
+    color=["#0072B2"] * len(depths) + ["0.6"] * len(rivals),
+)
+ax.bar_label(drawn, fmt="%.3f", padding=3)
+ax.invert_yaxis()
+ax.set(xlim=(0, 1.1), xlabel="accuracy, 3-fold cross-validation on 600 digits")
+ax.set_title("Logistic regression on escape features")
+figure.savefig("escape_features.png", dpi=200)

@@ -2,17 +2,16 @@
 Classifying digits with a quadratic network
 ===========================================
 
-The only nonlinearity of `HierarchicalQuadraticNetClassifier` is the square, followed by batch norm. On
-scikit-learn's digits it is compared with a support vector machine and a perceptron of ReLU units by 3-fold
-cross-validation. The picture shows, for some units of its first hidden layer, the digit with the largest
-output, and the derivative of the output with respect to each pixel.
+The only nonlinearity of `HierarchicalQuadraticNetClassifier` is the square, followed by
+batch norm. On scikit-learn's digits it is compared with a support vector machine and a
+perceptron of ReLU units by 3-fold cross-validation. The picture shows, for some units
+of its first hidden layer, the digit with the largest output, and the derivative of the
+output with respect to each pixel.
 """
 
-import argparse
 import time
 import warnings
 
-import matplotlib.pyplot as plt
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold, cross_val_score
@@ -24,29 +23,29 @@ from sklearn.svm import SVC
 from skident import HierarchicalQuadraticNetClassifier
 from skident.inspection import LayerFeatureDisplay
 
+# %%
+# Accuracy by cross-validation, beside two other classifiers.
+X, y = load_digits(return_X_y=True)
+folds = StratifiedKFold(3, shuffle=True, random_state=1)
+models = {
+    "quadratic network": HierarchicalQuadraticNetClassifier(random_state=0),
+    "SVC": make_pipeline(StandardScaler(), SVC(C=10)),
+    "MLPClassifier": make_pipeline(
+        StandardScaler(), MLPClassifier(hidden_layer_sizes=(32, 16), random_state=0)
+    ),
+}
+for name, model in models.items():
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        scores = cross_val_score(model, X, y, cv=folds)
+    print(
+        f"{name}: accuracy {scores.mean():.3f}, "
+        f"{(time.perf_counter() - start) / 3:.1f} s per fold"
+    )
 
-def main(output="quadratic_digits.png"):
-    X, y = load_digits(return_X_y=True)
-    folds = StratifiedKFold(3, shuffle=True, random_state=1)
-    models = {
-        "quadratic network": HierarchicalQuadraticNetClassifier(random_state=0),
-        "SVC": make_pipeline(StandardScaler(), SVC(C=10)),
-        "MLPClassifier": make_pipeline(StandardScaler(), MLPClassifier(hidden_layer_sizes=(32, 16), random_state=0)),
-    }
-    for name, model in models.items():
-        start = time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            scores = cross_val_score(model, X, y, cv=folds)
-        print(f"{name}: accuracy {scores.mean():.3f}, {(time.perf_counter() - start) / 3:.1f} s per fold")
-    net = HierarchicalQuadraticNetClassifier(random_state=0).fit(X, y)
-    display = LayerFeatureDisplay.from_estimator(net, X, layer=2, n_units=8)
-    display.figure_.savefig(output, dpi=100)
-    plt.close(display.figure_)
-    print(f"picture: {output}")
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
-    parser.add_argument("--output", default="quadratic_digits.png", help="where to write the picture")
-    main(parser.parse_args().output)
+# %%
+# Units of the first hidden layer, as digits and derivatives.
+net = HierarchicalQuadraticNetClassifier(random_state=0).fit(X, y)
+display = LayerFeatureDisplay.from_estimator(net, X, layer=2, n_units=8)
+display.figure_.savefig("quadratic_digits.png", dpi=200)

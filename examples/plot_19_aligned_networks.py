@@ -2,14 +2,14 @@
 Aligning two trained residual networks
 ======================================
 
-Two networks with residual connections are trained on the digits from different seeds. On the straight line
-between their weights the loss is high: corresponding units have different positions and scales. `align_modules`
-permutes and rescales the units of one network without changing its function, by the weights alone or by the
-outputs of the units on the digits, and removes most of the barrier. The picture shows loss and accuracy on
-held-out digits along the line, before and after.
+Two networks with residual connections are trained on the digits from different seeds.
+On the straight line between their weights the loss is high: corresponding units have
+different positions and scales. `align_modules` permutes and rescales the units of one
+network without changing its function, by the weights alone or by the outputs of the
+units on the digits, and removes most of the barrier. The picture shows loss and
+accuracy on held-out digits along the line, before and after.
 """
 
-import argparse
 import copy
 import time
 
@@ -65,45 +65,46 @@ def along_the_line(a, b, X, digit):
     return np.transpose(result)
 
 
-def main(output="aligned_networks.png", n_epochs=30):
-    X, digit = load_digits(return_X_y=True)
-    X = (X / 16.0 - 0.3).astype(np.float32)
-    X, X_test, digit, digit_test = train_test_split(X, digit, test_size=0.3, random_state=0)
-    a, b = (trained(X, digit, seed, n_epochs) for seed in (0, 1))
+# %%
+# Train two networks from different seeds.
+n_epochs = 30
+X, digit = load_digits(return_X_y=True)
+X = (X / 16.0 - 0.3).astype(np.float32)
+X, X_test, digit, digit_test = train_test_split(X, digit, test_size=0.3, random_state=0)
+a, b = (trained(X, digit, seed, n_epochs) for seed in (0, 1))
 
-    start = time.perf_counter()
-    by_weights = align_modules(a, b, random_state=0)
-    print(f"matched by weights in {time.perf_counter() - start:.1f} s")
-    by_outputs = align_modules(a, b, X)
-    distances = (by_weights.distance_before, by_weights.distance, by_outputs.distance)
-    print("distance before {:.2f}, by weights {:.2f}, by outputs {:.2f}".format(*distances))
-    X_test, digit_test = torch.from_numpy(X_test), torch.from_numpy(digit_test)
-    with torch.no_grad():
-        change = (by_weights.module(X_test) - b(X_test)).abs().max().item()
-    print(f"largest change of an output: {change:.1e}")
+# %%
+# Align the second network to the first one, by its weights and by its outputs. The
+# function stays the same.
+start = time.perf_counter()
+by_weights = align_modules(a, b, random_state=0)
+print(f"matched by weights in {time.perf_counter() - start:.1f} s")
+by_outputs = align_modules(a, b, X)
+distances = (by_weights.distance_before, by_weights.distance, by_outputs.distance)
+print("distance before {:.2f}, by weights {:.2f}, by outputs {:.2f}".format(*distances))
+X_test, digit_test = torch.from_numpy(X_test), torch.from_numpy(digit_test)
+with torch.no_grad():
+    change = (by_weights.module(X_test) - b(X_test)).abs().max().item()
+print(f"largest change of an output: {change:.1e}")
 
-    lines = {
-        "as trained": b,
-        "matched by weights": by_weights.module,
-        "matched by outputs": by_outputs.module,
-    }
-    figure, axes = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained")
-    for name, module in lines.items():
-        loss, accuracy = along_the_line(a, module, X_test, digit_test)
-        print(f"{name}: highest loss {loss.max():.3f}, lowest accuracy {accuracy.min():.3f}")
-        axes[0].plot(PLACES, loss, label=name)
-        axes[1].plot(PLACES, accuracy, label=name)
-    for ax, title in zip(axes, ("loss on held-out digits", "accuracy")):
-        ax.set_title(title)
-        ax.set_xticks([0.0, 0.5, 1.0], ["network a", "halfway", "network b"])
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    figure.suptitle("Between two residual networks, before and after alignment")
-    figure.savefig(output, dpi=100)
-    plt.close(figure)
-    print(f"picture: {output}")
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
-    parser.add_argument("--output", default="aligned_networks.png", help="where to write the picture")
-    main(parser.parse_args().output)
+# %%
+# Loss and accuracy on the line between both networks, before and after.
+lines = {
+    "as trained": b,
+    "matched by weights": by_weights.module,
+    "matched by outputs": by_outputs.module,
+}
+figure, axes = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained")
+for name, module in lines.items():
+    loss, accuracy = along_the_line(a, module, X_test, digit_test)
+    print(
+        f"{name}: highest loss {loss.max():.3f}, lowest accuracy {accuracy.min():.3f}"
+    )
+    axes[0].plot(PLACES, loss, label=name)
+    axes[1].plot(PLACES, accuracy, label=name)
+for ax, title in zip(axes, ("loss on held-out digits", "accuracy")):
+    ax.set_title(title)
+    ax.set_xticks([0.0, 0.5, 1.0], ["network a", "halfway", "network b"])
+figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+figure.suptitle("Between two residual networks, before and after alignment")
+figure.savefig("aligned_networks.png", dpi=200)

@@ -2,16 +2,16 @@
 Accuracy against queries, and the Cramer-Rao bound
 ==================================================
 
-Outputs that are rounded or noisy leave an error in every recovered network. No unbiased estimate from the same queries
-has a smaller one than the Cramer-Rao bound, which falls with the root of the number of queries. Two networks with two
-hidden layers (10-16-8-1, tanh and ReLU) are fitted to more and more outputs in bfloat16, with two decimals and with
-noise of 1 %, from parameters within 1e-4 of the true ones: the picture compares the error on held-out inputs with the
-bound. Rounding is not noise, but averages like it: 100 queries per parameter give six times the accuracy of 3. With 3
-queries per parameter, the bound of the ReLU network is above the errors: of units that hardly any query activates it
-knows nothing, but the start does.
+Outputs that are rounded or noisy leave an error in every recovered network. No unbiased
+estimate from the same queries has a smaller one than the Cramer-Rao bound, which falls
+with the root of the number of queries. Two networks with two hidden layers (10-16-8-1,
+tanh and ReLU) are fitted to more and more outputs in bfloat16, with two decimals and
+with noise of 1 %, from parameters within 1e-4 of the true ones: the picture compares
+the error on held-out inputs with the bound. Rounding is not noise, but averages like
+it: 100 queries per parameter give six times the accuracy of 3. With 3 queries per
+parameter, the bound of the ReLU network is above the errors: of units that hardly any
+query activates it knows nothing, but the start does.
 """
-
-import argparse
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -35,35 +35,46 @@ def bfloat16(Y, scale, rng):
 
 
 def two_decimals(Y, scale, rng):
-    """Outputs rounded to two decimals, and the standard deviation of the error of each."""
+    """Outputs with two decimals, and the standard deviation of the error of each."""
     return Y.round(2), np.full(Y.shape, UNIFORM * 1e-2)
 
 
 def noisy(Y, scale, rng):
     """Outputs with Gaussian noise, and the standard deviation of the error of each."""
-    return Y + NOISE * scale * rng.standard_normal(Y.shape), np.full(Y.shape, NOISE * scale)
+    return Y + NOISE * scale * rng.standard_normal(Y.shape), np.full(
+        Y.shape, NOISE * scale
+    )
 
 
 def perturbed(network, rng):
     """The network with every parameter changed by about 1e-4 of its size."""
-    parts = [[a * (1.0 + 1e-4 * rng.standard_normal(a.shape)) for a in p] for p in (network.weights, network.biases)]
+    parts = [
+        [a * (1.0 + 1e-4 * rng.standard_normal(a.shape)) for a in p]
+        for p in (network.weights, network.biases)
+    ]
     return network.with_parameters(*parts)
 
 
 def bound(network, U, std, F):
-    """Cramer-Rao bound of the root mean square error at inputs F, from outputs at U with errors of `std`."""
+    """Cramer-Rao bound of errors at inputs F, from outputs at U with errors `std`."""
     J = parameter_jacobian(network, U) / std
     information = J.T @ J
     diagonal = np.diag(information)
-    size = np.where(diagonal > 0, 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0)), 0.0)
+    size = np.where(
+        diagonal > 0, 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0)), 0.0
+    )
     values, vectors = np.linalg.eigh(information * size * size[:, None])
-    kept = values > 1e-11 * values[-1]  # the scales of ReLU units are free, and all of a unit that is never active
-    variance = np.sum((parameter_jacobian(network, F) * size @ vectors[:, kept]) ** 2 / values[kept], axis=1)
+    # the scales of ReLU units are free, and all of a unit that is never active
+    kept = values > 1e-11 * values[-1]
+    variance = np.sum(
+        (parameter_jacobian(network, F) * size @ vectors[:, kept]) ** 2 / values[kept],
+        axis=1,
+    )
     return np.sqrt(variance.mean())
 
 
 def curve(network, degrade, rng):
-    """Errors and bounds, over the outputs' standard deviation, of fits to more and more outputs."""
+    """Errors and bounds, over the outputs' spread, of fits to more and more outputs."""
     F = rng.standard_normal((1000, WIDTHS[0]))
     scale, points = network(F).std(), []
     for n in PER_PARAMETER:
@@ -75,36 +86,36 @@ def curve(network, degrade, rng):
     return np.array(points).T
 
 
-def draw(curves, output):
-    """Draw errors as points and bounds as lines, one panel per activation."""
-    names, colors = ("bfloat16", "two decimals", "noise of 1 %"), ("#009E73", "#0072B2", "#D55E00")
-    figure, axes = plt.subplots(1, 2, figsize=(9, 4.2), sharey=True, layout="constrained")
-    for ax, (activation, found) in zip(axes, curves.items(), strict=True):
-        for (queries, error, least), name, color in zip(found, names, colors, strict=True):
-            ax.loglog(queries, least, color=color, label=f"{name}: bound")
-            ax.loglog(queries, error, "o", color=color, label=f"{name}: error")
-        ax.set(title=f"{activation} {'-'.join(map(str, WIDTHS))}", xlabel="queries")
-    axes[0].set_ylabel("error over the outputs' standard deviation")
-    axes[0].legend(fontsize="small")
-    figure.savefig(output, dpi=100)
-    plt.close(figure)
+# %%
+# Fit both networks to outputs of three kinds.
+curves = {}
+for activation in ("tanh", "relu"):
+    rng = np.random.RandomState(0)
+    network = make_network(
+        WIDTHS,
+        activation=activation,
+        shift_scale=0.5,
+        output_activation="identity",
+        random_state=0,
+    )
+    curves[activation] = [
+        curve(network, degrade, rng) for degrade in (bfloat16, two_decimals, noisy)
+    ]
+    ratios = np.concatenate([error / least for _, error, least in curves[activation]])
+    print(f"{activation}: error over bound {ratios.min():.2f} to {ratios.max():.2f}")
 
-
-def main(output="cramer_rao.png"):
-    curves = {}
-    for activation in ("tanh", "relu"):
-        rng = np.random.RandomState(0)
-        network = make_network(
-            WIDTHS, activation=activation, shift_scale=0.5, output_activation="identity", random_state=0
-        )
-        curves[activation] = [curve(network, degrade, rng) for degrade in (bfloat16, two_decimals, noisy)]
-        ratios = np.concatenate([error / least for _, error, least in curves[activation]])
-        print(f"{activation}: error over bound {ratios.min():.2f} to {ratios.max():.2f}")
-    draw(curves, output)
-    print(f"picture: {output}")
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
-    parser.add_argument("--output", default="cramer_rao.png", help="where to write the picture")
-    main(parser.parse_args().output)
+# %%
+# Draw errors as points and bounds as lines, one panel per activation.
+names, colors = (
+    ("bfloat16", "two decimals", "noise of 1 %"),
+    ("#009E73", "#0072B2", "#D55E00"),
+)
+figure, axes = plt.subplots(1, 2, figsize=(9, 4.2), sharey=True, layout="constrained")
+for ax, (activation, found) in zip(axes, curves.items(), strict=True):
+    for (queries, error, least), name, color in zip(found, names, colors, strict=True):
+        ax.loglog(queries, least, color=color, label=f"{name}: bound")
+        ax.loglog(queries, error, "o", color=color, label=f"{name}: error")
+    ax.set(title=f"{activation} {'-'.join(map(str, WIDTHS))}", xlabel="queries")
+axes[0].set_ylabel("error over the outputs' standard deviation")
+axes[0].legend(fontsize="small")
+figure.savefig("cramer_rao.png", dpi=200)

@@ -1,11 +1,11 @@
 """The examples run to their end and show what they claim."""
 
-import importlib.util
 import re
 from pathlib import Path
 
 import matplotlib
 import matplotlib.image
+import matplotlib.pyplot as plt
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
@@ -14,18 +14,22 @@ SCRIPTS = sorted(FOLDER.glob("plot_*.py"))
 NUMBER = r"(\d\.\d+e[+-]\d+|nan|inf)"
 
 
-def run(name, tmp_path, monkeypatch, capsys, **arguments):
-    """What `main` prints, and the size of the picture that it leaves in the current directory."""
+def run(name, tmp_path, monkeypatch, capsys, **assigned):
+    """What an example prints with other values of some of its variables; its pictures must not be empty."""
     matplotlib.use("Agg")
     monkeypatch.chdir(tmp_path)
-    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.main(**arguments)
-    printed = capsys.readouterr().out
-    picture = matplotlib.image.imread(tmp_path / re.search(r"picture: (\S+)", printed)[1])
-    assert min(picture.shape[:2]) > 300 and picture.std() > 0.01
-    return printed
+    path = FOLDER / f"{name}.py"
+    source = path.read_text(encoding="utf-8")
+    for variable, value in assigned.items():
+        source, n = re.subn(rf"^{variable} = .*$", f"{variable} = {value}", source, flags=re.MULTILINE)
+        assert n == 1
+    try:
+        exec(compile(source, str(path), "exec"), {"__name__": name, "__file__": str(path)})
+    finally:
+        plt.close("all")
+    pictures = [matplotlib.image.imread(picture) for picture in tmp_path.glob("*.png")]
+    assert pictures and all(min(picture.shape[:2]) > 300 and picture.std() > 0.01 for picture in pictures)
+    return capsys.readouterr().out
 
 
 def test_recover_sklearn_mlp(tmp_path, monkeypatch, capsys):
@@ -54,13 +58,13 @@ def test_compression(tmp_path, monkeypatch, capsys):
     printed = run("plot_05_compression", tmp_path, monkeypatch, capsys)
     assert "trained: 769 parameters" in printed
     sizes = list(map(int, re.findall(r"tol \S+: (\d+) units", printed)))
-    assert sizes == sorted(sizes, reverse=True) and sizes[0] <= 32 and sizes[-1] <= 6
+    assert sizes == sorted(sizes, reverse=True) and sizes[0] <= 50 and sizes[-1] <= 6
     compressed, distilled, largest = (
         [float(e) for e in re.findall(rf"{name}: relative error {NUMBER}", printed)]
         for name in ("compressed", "trained on its outputs", "largest units kept")
     )
     # The held-out samples of the fit kept the tolerance; new ones may exceed it by their sampling error.
-    assert all(error < 1.5 * tol for error, tol in zip(compressed, (0.03, 0.1, 0.3)))
+    assert all(error < 1.5 * tol for error, tol in zip(compressed, (0.01, 0.03, 0.1, 0.2, 0.3)))
     assert compressed[0] < distilled[0] and all(a < 0.5 * b for a, b in zip(compressed, largest))
 
 
@@ -120,14 +124,16 @@ def test_low_rank_digits(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=[path.stem for path in SCRIPTS])
-def test_the_title_of_an_example_is_a_topic(path):
-    title = path.read_text(encoding="utf-8").split('"""')[1].strip().splitlines()[0]
+def test_an_example_has_a_topic_as_title_and_text_between_its_code(path):
+    source = path.read_text(encoding="utf-8")
+    assert source.count("\n# %%\n# ") >= 2 and "savefig(" in source.split("# %%", 1)[1]
+    title = source.split('"""')[1].strip().splitlines()[0]
     assert 20 < len(title) <= 70 and not title.endswith(("?", "."))
 
 
 @pytest.mark.slow
 def test_relu_from_samples(tmp_path, monkeypatch, capsys):
-    printed = run("plot_15_relu_from_samples", tmp_path, monkeypatch, capsys, sizes=(3000,))
+    printed = run("plot_15_relu_from_samples", tmp_path, monkeypatch, capsys, sizes="(3000,)")
     assert "recovered units: 10" in printed
     found = re.findall(rf"(literal algorithm|tensors alone|polished): {NUMBER}", printed)
     errors = {name: float(e) for name, e in found}
