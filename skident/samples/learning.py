@@ -46,7 +46,7 @@ class Search:
     max_units : int
         Bound on units, also while searching.
     n_units : int or None
-        None searches for the number with the smallest Bayesian information criterion, from the rank of T_2 on.
+        None searches for the number with the smallest `criterion`, from the rank of T_2 on.
     n_candidates : int
         Starts of the fit of the tensors.
     control_variate : {"network", "quadratic", "linear", None}

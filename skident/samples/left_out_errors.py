@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skident.base.kernel_reference import clearly_better_kernel_r2
 
 from .determined_units import jacobian_blocks
+from .input_distribution import distinct_rows
 
 __all__ = ["left_out_squares", "warn_of_better_models"]
 
@@ -35,9 +36,16 @@ def left_out_squares(sample, model):
     return np.minimum(errors**2, np.ptp(y) ** 2)
 
 
-def warn_of_better_models(sample, model, rng):
-    """Warn if leave-one-out errors of a fit are clearly above those of kernel ridge regression, or of the mean."""
-    if sample.weights is not None or model.n_parameters > _MOST_PARAMETERS:
+def warn_of_better_models(sample, learned, rng):
+    """Warn if leave-one-out errors of a `LearnedReLU` are clearly above those of a kernel, or of the mean.
+
+    Not if a warning named another cause, and not if rows repeat: then no row is left out.
+    """
+    model = learned.signed.fit.model
+    warned = learned.exact or learned.missing or not learned.settled
+    if warned or sample.weights is not None or model.n_parameters > _MOST_PARAMETERS:
+        return
+    if distinct_rows(sample) < sample.n_rows:
         return
     part = sample.draw(_MAX_SAMPLES, rng)
     squares = left_out_squares(part, model) if part is sample else _squared_residuals(part, model)

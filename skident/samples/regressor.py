@@ -48,7 +48,8 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     Parameters
     ----------
     n_units : int, default=None
-        Number m of hidden units. None finds it: the rank of T_2, then the smallest Bayesian information criterion.
+        Number m of hidden units. None finds it: the rank of T_2, then units are added and removed while they
+        gain more than noise allows.
     order : {"auto", 1, 2}, default="auto"
         Bound on the number of units: 1 for at most as many as features, 2 for up to ``d (d + 1) / 2``. "auto" is 2 if
         `n_units` needs it; if units are counted, the search starts within 1 and continues within 2 when all of these
@@ -248,8 +249,8 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
             learned = self._learn(sample, max_units)
             self._store(sample, learned)
             warn_doubts(sample, learned, self.n_units, self.order)
-            if self.n_units is None and self.polish and not learned.exact:
-                warn_of_better_models(sample, learned.signed.fit.model, check_random_state(self.random_state))
+            if self.n_units is None and self.polish and self.noise_level is None:
+                warn_of_better_models(sample, learned, check_random_state(self.random_state))
         return self
 
     def _read(self, X, y, sample_weight):

@@ -248,6 +248,9 @@ def test_what_training_to_the_end_warns_of():
         SaddleToSaddleRegressor(3, 10, max_iter=100, random_state=0).fit(X, X[:, 0] - X[:, 1])
     with pytest.warns(ConvergenceWarning, match="a linear model is better for these data"):
         SaddleToSaddleRegressor(3, 10, finish_rate=1.0, random_state=0).fit(X, X[:, 0])
+    X = np.random.default_rng(0).uniform(-1.5, 1.5, (80, 2))
+    with pytest.warns(ConvergenceWarning, match="a kernel is better for these data"):
+        SaddleToSaddleRegressor(3, 20, random_state=0).fit(X, np.sin(3 * X[:, 0]) * np.cos(3 * X[:, 1]))
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -224,6 +224,7 @@ def test_progress(capsys):
 
 @pytest.mark.parametrize("load", [load_diabetes, load_breast_cancer])
 @pytest.mark.filterwarnings("ignore:.*columns of X are not Gaussian:UserWarning")
+@pytest.mark.filterwarnings("ignore:a kernel is better for these data")
 def test_ordinary_tables(load):
     X, y = load(return_X_y=True)
     ours = cross_val_score(TensorReLURegressor(random_state=0), X, y, cv=5).mean()
