@@ -164,15 +164,18 @@ def test_replaced_words_stay_out(part):
     assert len(found) <= LEFT.get(part, 0), found
 
 
-# On the built pages: citations of papers, and the glossary's own synonyms.
+# On the built pages: citations of papers, the glossary's own synonyms, and `AuditReport.verdict`.
 CITED = {"errata.html": {"shifts"}, "glossary.html": {"kink", "shift"}, "NetworkCompletion.html": {"shifts"}}
+CITED |= {"AuditReport.html": {"verdict"}, "genindex.html": {"verdict"}, "audit.html": {"verdict", "verdicts"}}
 SITE = Path(os.environ.get("SKIDENT_SITE", TOP / "build" / "docs"))
 
 
 def text_of_built_page(source):
-    """Prose of an HTML page: its article without code, formulas and tags."""
+    """Prose of an HTML page: its article without code, formulas, names of parameters and tags."""
     article = re.search(r"<article.*?</article>", source, flags=re.DOTALL)
-    text = re.sub(r"<(pre|code|script|style|math|svg)\b.*?</\1>", " ", article[0] if article else "", flags=re.DOTALL)
+    text = re.sub(
+        r"<(pre|code|script|style|math|svg|dt)\b.*?</\1>", " ", article[0] if article else "", flags=re.DOTALL
+    )
     return html.unescape(re.sub(r"<[^>]*>", " ", text))
 
 
