@@ -42,6 +42,11 @@ def test_no_block_is_left_out_but_that_of_a_cluster():
     assert [path.stem for path, text in texts.items() if "<!-- not run" in text] == ["identify"]
 
 
+def test_code_is_as_wide_as_the_site_shows_it():
+    lines = [(path.stem, line) for path, found in BLOCKS.items() for code, *_ in found for line in code.split("\n")]
+    assert [found for found in lines if len(found[1]) > 88] == []
+
+
 def test_every_question_has_a_page_with_code():
     guide = [path for path in RUN if path.parent.name == "guide"]
     assert len(guide) >= 9 and TOP / "README.md" in RUN and TOP / "docs" / "getting_started.md" in RUN

@@ -59,7 +59,9 @@ class NetworkVerifier(BaseEstimator):
     >>> from skident.datasets import make_network
     >>> network = make_network((6, 8, 2), random_state=0)
     >>> X = np.random.default_rng(0).standard_normal((100, 6))
-    >>> verifier = NetworkVerifier(lambda X: network(X).astype(np.float32), network=network, random_state=0).fit(X)
+    >>> verifier = NetworkVerifier(
+    ...     lambda X: network(X).astype(np.float32), network=network, random_state=0
+    ... ).fit(X)
     >>> print(verifier.same_, verifier.report_.kind)
     True float32
     """

@@ -91,7 +91,9 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
     >>> weights = [np.array(W) for W in network.weights]
     >>> weights[1][5, 2] *= 1 + 1e-6
     >>> X = np.random.default_rng(0).standard_normal((100, 6))
-    >>> report = verify_same(network.with_parameters(weights, network.biases), network, X, random_state=0)
+    >>> report = verify_same(
+    ...     network.with_parameters(weights, network.biases), network, X, random_state=0
+    ... )
     >>> print(report.same, report.differences[0].name)
     False weights[1][5, 2]
     """

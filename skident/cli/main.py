@@ -45,7 +45,8 @@ def main(arguments: list[str] | None = None) -> int:
     ...     make_network((2, 3, 1), random_state=0).save(Path(folder) / "net.safetensors")
     ...     rows = Path(folder) / "X.csv"
     ...     _ = rows.write_text("0,1\n1,0\n-1,1\n")
-    ...     code = main(["audit", f"{folder}/net.safetensors", f"{folder}/net.safetensors", "--data", str(rows)])
+    ...     files = 2 * [f"{folder}/net.safetensors"]
+    ...     code = main(["audit", *files, "--data", str(rows)])
     the same: ...
     >>> print(code)
     0

@@ -111,7 +111,9 @@ class NetworkCompressor(NetworkPredictions, BaseEstimator):
     >>> from sklearn.neural_network import MLPRegressor
     >>> from skident import NetworkCompressor
     >>> X = np.random.default_rng(0).uniform(-1, 1, (300, 2))
-    >>> mlp = MLPRegressor(hidden_layer_sizes=(50,), activation="tanh", solver="lbfgs", random_state=0)
+    >>> mlp = MLPRegressor(
+    ...     hidden_layer_sizes=(50,), activation="tanh", solver="lbfgs", random_state=0
+    ... )
     >>> mlp = mlp.fit(X, np.sin(X[:, 0] + X[:, 1]))
     >>> compressor = NetworkCompressor(FrozenEstimator(mlp), tol=0.02, random_state=0).fit(X)
     >>> print(compressor.layer_widths_[0] < 10, compressor.error_ <= 0.02)

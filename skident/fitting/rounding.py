@@ -24,7 +24,9 @@ def rounding_std(network, U, *, center=0.0, scale=1.0, eps=_EPS32):
     >>> import numpy as np
     >>> from skident.fitting.rounding import rounding_std
     >>> from skident.network import FeedforwardNetwork
-    >>> network = FeedforwardNetwork([np.ones((2, 1)), np.ones((1, 1))], [np.zeros(1), np.zeros(1)], "relu")
+    >>> network = FeedforwardNetwork(
+    ...     [np.ones((2, 1)), np.ones((1, 1))], [np.zeros(1), np.zeros(1)], "relu"
+    ... )
     >>> print(rounding_std(network, np.array([[3.0, 4.0], [-3.0, -4.0]])).ravel() > 0)
     [ True False]
     """

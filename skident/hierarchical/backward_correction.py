@@ -38,7 +38,14 @@ class BackwardCorrection:
     Examples
     --------
     >>> from skident.hierarchical import BackwardCorrection
-    >>> row = {"protocol": "all", "layer": 2, "fixed": 1, "error": 0.25, "score": 0.75, "feature_errors": {}}
+    >>> row = {
+    ...     "protocol": "all",
+    ...     "layer": 2,
+    ...     "fixed": 1,
+    ...     "error": 0.25,
+    ...     "score": 0.75,
+    ...     "feature_errors": {},
+    ... }
     >>> table = BackwardCorrection([row], n_layers=3, classifies=True)
     >>> print(table.error("all", 2))
     0.25

@@ -89,7 +89,9 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
     >>> from sklearn.datasets import load_breast_cancer
     >>> from skident import HierarchicalQuadraticNetClassifier
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> clf = HierarchicalQuadraticNetClassifier(widths=(8, 4), max_epochs=10, random_state=0).fit(X[:400], y[:400])
+    >>> clf = HierarchicalQuadraticNetClassifier(
+    ...     widths=(8, 4), max_epochs=10, random_state=0
+    ... ).fit(X[:400], y[:400])
     >>> print(bool(clf.score(X[400:], y[400:]) > 0.93))
     True
     """

@@ -152,7 +152,12 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
     >>> black_box = lambda X: network(X)
     >>> X = np.random.default_rng(0).standard_normal((200, 10))
     >>> identifier = NetworkIdentifier(
-    ...     black_box, layer_widths=(8, 5, 3), activation="tanh", output_activation="tanh", random_state=0).fit(X)
+    ...     black_box,
+    ...     layer_widths=(8, 5, 3),
+    ...     activation="tanh",
+    ...     output_activation="tanh",
+    ...     random_state=0,
+    ... ).fit(X)
     >>> print(identifier.report_.relative_max_error < 1e-10)
     True
     """

@@ -24,8 +24,17 @@ class IdentificationReport(ReportMixin, Bunch):
     >>> from skident.identification import IdentificationReport
     >>> stage = {"name": "polish", "seconds": 0.25, "queries": 98, "residual": 3e-16}
     >>> report = IdentificationReport(
-    ...     exact=True, agrees=True, relative_max_error=2e-15, checked=200, noise=0.0, route="saturation",
-    ...     reason="one hidden layer", attempts=1, n_queries=300, stages=[stage])
+    ...     exact=True,
+    ...     agrees=True,
+    ...     relative_max_error=2e-15,
+    ...     checked=200,
+    ...     noise=0.0,
+    ...     route="saturation",
+    ...     reason="one hidden layer",
+    ...     attempts=1,
+    ...     n_queries=300,
+    ...     stages=[stage],
+    ... )
     >>> print(report)
     exact: relative maximum error 2.0e-15 on 200 held-out samples
     method: saturation (one hidden layer), 1 attempt

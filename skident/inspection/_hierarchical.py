@@ -32,8 +32,17 @@ class BackwardCorrectionDisplay:
     --------
     >>> from skident.hierarchical import BackwardCorrection
     >>> from skident.inspection import BackwardCorrectionDisplay
-    >>> row = {"protocol": "all", "layer": 2, "fixed": 1, "error": 0.25, "score": 0.75, "feature_errors": {}}
-    >>> display = BackwardCorrectionDisplay(BackwardCorrection([row], n_layers=3, classifies=True))
+    >>> row = {
+    ...     "protocol": "all",
+    ...     "layer": 2,
+    ...     "fixed": 1,
+    ...     "error": 0.25,
+    ...     "score": 0.75,
+    ...     "feature_errors": {},
+    ... }
+    >>> display = BackwardCorrectionDisplay(
+    ...     BackwardCorrection([row], n_layers=3, classifies=True)
+    ... )
     >>> print(display.result.n_layers)
     3
     """
@@ -117,7 +126,9 @@ class LayerFeatureDisplay:
     >>> from skident import HierarchicalQuadraticNetClassifier
     >>> from skident.inspection import LayerFeatureDisplay
     >>> X, y = load_digits(return_X_y=True)
-    >>> net = HierarchicalQuadraticNetClassifier(widths=(8, 4), max_epochs=20, input_noise=0, random_state=0)
+    >>> net = HierarchicalQuadraticNetClassifier(
+    ...     widths=(8, 4), max_epochs=20, input_noise=0, random_state=0
+    ... )
     >>> net = net.fit(X[:500], y[:500])
     >>> display = LayerFeatureDisplay.compute(net, X[:500], layer=2, n_units=3)
     >>> print(display.gradients.shape)

@@ -29,7 +29,9 @@ class PhaseTransitionDisplay:
     >>> from skident.inspection import PhaseTransitionDisplay
     >>> from skident.landscape import TrainingTrials, phase_transition
     >>> trials = TrainingTrials(n_trials=4, n_starts=3)
-    >>> found = phase_transition(20, 8, [1, 2, 4, 6], activation="quadratic", trials=trials, random_state=0)
+    >>> found = phase_transition(
+    ...     20, 8, [1, 2, 4, 6], activation="quadratic", trials=trials, random_state=0
+    ... )
     >>> print(PhaseTransitionDisplay(found).transition.n_trials)
     4
     """

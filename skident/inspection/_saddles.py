@@ -61,7 +61,9 @@ class SingularSpectrumDisplay:
     --------
     >>> import numpy as np
     >>> from skident.inspection import SingularSpectrumDisplay
-    >>> display = SingularSpectrumDisplay(steps=np.arange(5), singular_values=[np.ones((5, 2))], escapes=[3.0])
+    >>> display = SingularSpectrumDisplay(
+    ...     steps=np.arange(5), singular_values=[np.ones((5, 2))], escapes=[3.0]
+    ... )
     >>> print(display.n_layers)
     1
     """
@@ -157,7 +159,9 @@ class EscapeDisplay:
     >>> from skident import SaddleEscapeAnalyzer
     >>> from skident.datasets import make_alternating_circle
     >>> from skident.inspection import EscapeDisplay
-    >>> analyzer = SaddleEscapeAnalyzer("gradient", width=8, n_starts=4, max_iter=50, random_state=0)
+    >>> analyzer = SaddleEscapeAnalyzer(
+    ...     "gradient", width=8, n_starts=4, max_iter=50, random_state=0
+    ... )
     >>> display = EscapeDisplay.from_estimator(analyzer.fit(*make_alternating_circle(8)))
     >>> print(len(display.speeds))
     4

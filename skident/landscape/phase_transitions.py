@@ -214,7 +214,9 @@ def phase_transition(
     --------
     >>> from skident.landscape import TrainingTrials, phase_transition
     >>> trials = TrainingTrials(n_trials=4, n_starts=3)
-    >>> result = phase_transition(20, 8, [1, 2, 4, 6], activation="quadratic", trials=trials, random_state=0)
+    >>> result = phase_transition(
+    ...     20, 8, [1, 2, 4, 6], activation="quadratic", trials=trials, random_state=0
+    ... )
     >>> print(result.swept, 1 < result.half_point < 6)
     n_hidden True
     """

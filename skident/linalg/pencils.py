@@ -263,7 +263,10 @@ def joint_pencil(matrices, rank, *, base=None, n_draws=20, max_iter=10, rng=None
     --------
     >>> import numpy as np
     >>> from skident.linalg import joint_pencil
-    >>> W, c = np.array([[1.0, 0.6], [0.0, 0.8]]), np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
+    >>> W, c = (
+    ...     np.array([[1.0, 0.6], [0.0, 0.8]]),
+    ...     np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]]),
+    ... )
     >>> found = joint_pencil(np.einsum("ik,jk,lk->jil", W, c, W), 2)
     >>> print(np.abs(W.T @ found.vectors).max(axis=1).round(12))
     [1. 1.]

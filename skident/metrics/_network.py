@@ -56,7 +56,9 @@ def shift_error(true_network, network):
     >>> from skident.metrics import shift_error
     >>> from skident.network import FeedforwardNetwork
     >>> true_network = make_network((5, 4, 2), random_state=0)
-    >>> network = FeedforwardNetwork(true_network.weights, [1.1 * b for b in true_network.biases], "tanh", "tanh")
+    >>> network = FeedforwardNetwork(
+    ...     true_network.weights, [1.1 * b for b in true_network.biases], "tanh", "tanh"
+    ... )
     >>> print(round(float(shift_error(true_network, network).max()), 6))
     0.01
     """
@@ -99,7 +101,9 @@ def parameter_error(true_network, network):
     >>> from skident.metrics import parameter_error
     >>> from skident.network import FeedforwardNetwork
     >>> true_network = make_network((5, 4, 2), random_state=0)
-    >>> network = FeedforwardNetwork([1.01 * W for W in true_network.weights], true_network.biases, "tanh", "tanh")
+    >>> network = FeedforwardNetwork(
+    ...     [1.01 * W for W in true_network.weights], true_network.biases, "tanh", "tanh"
+    ... )
     >>> print(round(parameter_error(true_network, network), 6))
     0.01
     """

@@ -138,7 +138,11 @@ def false_positive_rate(true_weights, found, radius=0.05):
     Examples
     --------
     >>> from skident.metrics import false_positive_rate
-    >>> print(false_positive_rate([[1.0, 0.0], [0.0, 1.0]], [[-2.0, 0.02], [0.0, 3.0], [1.0, 1.0], [0.0, -1.0]]))
+    >>> print(
+    ...     false_positive_rate(
+    ...         [[1.0, 0.0], [0.0, 1.0]], [[-2.0, 0.02], [0.0, 3.0], [1.0, 1.0], [0.0, -1.0]]
+    ...     )
+    ... )
     0.25
     """
     true_weights, found = _unit_pair(true_weights, found, "found", allow_empty=True)

@@ -81,7 +81,11 @@ def fold_inputs(network, transformer):
     >>> from sklearn.preprocessing import StandardScaler
     >>> from skident.network import FeedforwardNetwork, fold_inputs
     >>> scaler = StandardScaler().fit([[0.0], [4.0]])
-    >>> print(fold_inputs(FeedforwardNetwork([[[6.0]], [[1.0]]], [[1.0], [0.0]]), scaler).weights[0])
+    >>> print(
+    ...     fold_inputs(FeedforwardNetwork([[[6.0]], [[1.0]]], [[1.0], [0.0]]), scaler).weights[
+    ...         0
+    ...     ]
+    ... )
     [[3.]]
     """
     A, c = affine_map(transformer)
@@ -121,7 +125,11 @@ def unfold_inputs(network, transformer):
     >>> from sklearn.preprocessing import StandardScaler
     >>> from skident.network import FeedforwardNetwork, unfold_inputs
     >>> scaler = StandardScaler().fit([[0.0], [4.0]])
-    >>> print(unfold_inputs(FeedforwardNetwork([[[3.0]], [[1.0]]], [[1.0], [0.0]]), scaler).weights[0])
+    >>> print(
+    ...     unfold_inputs(
+    ...         FeedforwardNetwork([[[3.0]], [[1.0]]], [[1.0], [0.0]]), scaler
+    ...     ).weights[0]
+    ... )
     [[6.]]
     """
     A, c = affine_map(transformer)

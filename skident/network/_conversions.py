@@ -37,8 +37,12 @@ class Conversions:
         >>> from sklearn.neural_network import MLPRegressor
         >>> from skident.network import FeedforwardNetwork
         >>> X = np.linspace(-1, 1, 20)[:, None]
-        >>> mlp = MLPRegressor(hidden_layer_sizes=(3,), solver="lbfgs", random_state=0).fit(X, X[:, 0] ** 2)
-        >>> print(np.abs(FeedforwardNetwork.from_sklearn(mlp)(X)[:, 0] - mlp.predict(X)).max() < 1e-14)
+        >>> mlp = MLPRegressor(hidden_layer_sizes=(3,), solver="lbfgs", random_state=0).fit(
+        ...     X, X[:, 0] ** 2
+        ... )
+        >>> print(
+        ...     np.abs(FeedforwardNetwork.from_sklearn(mlp)(X)[:, 0] - mlp.predict(X)).max() < 1e-14
+        ... )
         True
         """
         return cls(*_sklearn.from_sklearn(estimator))
@@ -94,7 +98,9 @@ class Conversions:
         --------
         >>> import torch
         >>> from skident.network import FeedforwardNetwork
-        >>> module = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1))
+        >>> module = torch.nn.Sequential(
+        ...     torch.nn.Linear(4, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1)
+        ... )
         >>> print(FeedforwardNetwork.from_torch(module).n_parameters)
         19
         """

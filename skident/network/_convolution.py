@@ -44,7 +44,9 @@ class Convolution:
     >>> import numpy as np
     >>> from skident.network import FeedforwardNetwork
     >>> shifted = np.array([np.roll([1.0, -2.0, 0.5, 0.0, 0.0, 0.0, 0.0], i) for i in range(5)])
-    >>> network = FeedforwardNetwork([shifted.T, np.ones((5, 1))], [np.full(5, 0.1), [0.0]], "relu")
+    >>> network = FeedforwardNetwork(
+    ...     [shifted.T, np.ones((5, 1))], [np.full(5, 0.1), [0.0]], "relu"
+    ... )
     >>> print(network.structure((7,)).convolution.kernels[0, 0, 0])
     [-0.5   1.   -0.25]
     """

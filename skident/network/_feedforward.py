@@ -63,7 +63,9 @@ class FeedforwardNetwork(Conversions, Summary, NetworkParameters):
     --------
     >>> import numpy as np
     >>> from skident.network import FeedforwardNetwork
-    >>> net = FeedforwardNetwork([[[1.0, 0.0], [0.0, 2.0]], [[1.0], [1.0]]], [[0.0, 0.0], [0.5]])
+    >>> net = FeedforwardNetwork(
+    ...     [[[1.0, 0.0], [0.0, 2.0]], [[1.0], [1.0]]], [[0.0, 0.0], [0.5]]
+    ... )
     >>> net
     FeedforwardNetwork(2 -> 2 -> 1, tanh, output identity)
     >>> print(round(float(net(np.array([[1.0, 0.5]]))[0, 0]), 4))

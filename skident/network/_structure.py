@@ -33,7 +33,9 @@ class NetworkStructure:
     --------
     >>> from skident.network import FeedforwardNetwork
     >>> weights = [[[1.0, 0.0]], [[2.0, 0.0], [0.0, 3.0]], [[1.0], [1.0]]]
-    >>> print(FeedforwardNetwork(weights, [[0.0, 1.0], [0.0, 0.0], [0.0]]).structure().n_networks)
+    >>> print(
+    ...     FeedforwardNetwork(weights, [[0.0, 1.0], [0.0, 0.0], [0.0]]).structure().n_networks
+    ... )
     2
     """
 

@@ -24,7 +24,9 @@ class Summary:
         Examples
         --------
         >>> from skident.network import FeedforwardNetwork
-        >>> print(FeedforwardNetwork([[[3.0, -1.0]], [[1.0], [2.0]]], [[0.1, 0.2], [0.0]]).summary())
+        >>> print(
+        ...     FeedforwardNetwork([[[3.0, -1.0]], [[1.0], [2.0]]], [[0.1, 0.2], [0.0]]).summary()
+        ... )
         FeedforwardNetwork(1 -> 2 -> 1, tanh, output identity)
         layer   inputs  units  activation  parameters  largest weight  largest bias
         1            1      2        tanh           4               3           0.2
@@ -73,7 +75,11 @@ class Summary:
         >>> import numpy as np
         >>> from skident.network import FeedforwardNetwork
         >>> shifted = np.array([np.roll([1.0, -2.0, 0.5, 0.0, 0.0, 0.0, 0.0], i) for i in range(5)])
-        >>> print(FeedforwardNetwork([shifted.T, np.ones((5, 1))], [np.full(5, 0.1), [0.0]], "relu").structure((7,)))
+        >>> print(
+        ...     FeedforwardNetwork(
+        ...         [shifted.T, np.ones((5, 1))], [np.full(5, 0.1), [0.0]], "relu"
+        ...     ).structure((7,))
+        ... )
         layer 1: convolution, 1 kernel 1 x 3 on 1 x 1 x 7, stride 1, padding 0
         """
         return structure_of(self, input_shape, tol)

@@ -126,15 +126,23 @@ def batched_levenberg_marquardt(problems, x0, ending):
     >>> class Roots:  # of x^2 = a
     ...     def __init__(self, a):
     ...         self.a = a
+    ...
     ...     def take(self, index):
     ...         return Roots(self.a[index])
+    ...
     ...     def cost(self, x):
     ...         return (x[:, 0] ** 2 - self.a) ** 2
+    ...
     ...     def linearize(self, x):
-    ...         return BatchedNormalEquations(4 * x[:, :, None] ** 2, 2 * x * (x**2 - self.a[:, None]))
+    ...         return BatchedNormalEquations(
+    ...             4 * x[:, :, None] ** 2, 2 * x * (x**2 - self.a[:, None])
+    ...         )
+    ...
     ...     def move(self, x, steps):
     ...         return x + steps
-    >>> result = batched_levenberg_marquardt(Roots(np.array([4.0, 9.0])), np.ones((2, 1)), Ending(target=1e-28))
+    >>> result = batched_levenberg_marquardt(
+    ...     Roots(np.array([4.0, 9.0])), np.ones((2, 1)), Ending(target=1e-28)
+    ... )
     >>> print(result.x[:, 0].round(12))
     [2. 3.]
     """

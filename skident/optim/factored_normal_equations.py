@@ -69,7 +69,9 @@ class FactoredNormalEquations:
     >>> import numpy as np
     >>> from skident.optim import FactoredNormalEquations, KeptFactor
     >>> J = np.array([[2.0, 1.0], [0.0, 1.0], [1.0, 3.0]])
-    >>> model = FactoredNormalEquations(lambda v: J.T @ (J @ v), J.T @ np.ones(3), lambda: J.T @ J, KeptFactor())
+    >>> model = FactoredNormalEquations(
+    ...     lambda v: J.T @ (J @ v), J.T @ np.ones(3), lambda: J.T @ J, KeptFactor()
+    ... )
     >>> print(model.solve(0.0)[0].round(6))
     [-0.266667 -0.333333]
     """

@@ -123,7 +123,9 @@ class DenseJacobian:
 
     >>> import numpy as np
     >>> from skident.optim import DenseJacobian
-    >>> step, _ = DenseJacobian(np.array([[1.0, 0.0], [0.0, 1e-10]]), np.array([1.0, 1e-10])).solve(0.0)
+    >>> step, _ = DenseJacobian(
+    ...     np.array([[1.0, 0.0], [0.0, 1e-10]]), np.array([1.0, 1e-10])
+    ... ).solve(0.0)
     >>> print(step.round(6))
     [-1. -1.]
     """
@@ -240,7 +242,9 @@ def levenberg_marquardt(cost, linearize, x0, *, max_iter=100, target=0.0, ftol=1
     >>> J = lambda x: np.array([[1.0, 0.0], [-20 * x[0], 10.0]])
     >>> result = levenberg_marquardt(
     ...     lambda x: float(r(x) @ r(x)),
-    ...     lambda x: DenseNormalEquations(J(x).T @ J(x), J(x).T @ r(x)), np.array([-1.2, 1.0]))
+    ...     lambda x: DenseNormalEquations(J(x).T @ J(x), J(x).T @ r(x)),
+    ...     np.array([-1.2, 1.0]),
+    ... )
     >>> print(round(float(result.x[1]), 6))
     1.0
     """

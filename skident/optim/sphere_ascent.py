@@ -109,8 +109,11 @@ def sphere_ascent(value_and_gradient, blocks, *, step_size=0.1, last_step_size=1
     >>> from skident.optim import sphere_ascent
     >>> A = np.diag([3.0, 2.0, 1.0])
     >>> starts = np.ones((1, 3, 1))
-    >>> result = sphere_ascent(lambda b: (np.sum(b[0] * (A @ b[0]), axis=(1, 2)), [2 * A @ b[0]]), [starts],
-    ...     step_size=1.0)
+    >>> result = sphere_ascent(
+    ...     lambda b: (np.sum(b[0] * (A @ b[0]), axis=(1, 2)), [2 * A @ b[0]]),
+    ...     [starts],
+    ...     step_size=1.0,
+    ... )
     >>> print(round(float(result.values[0]), 3))
     3.0
     """

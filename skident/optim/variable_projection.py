@@ -89,8 +89,14 @@ class SeparableProblem:
     >>> t = np.linspace(0.0, 1.0, 30)[:, None]
     >>> def decays(x):
     ...     return np.exp(-t * x), -t * np.exp(-t * x)
-    >>> problem = SeparableProblem(decays, decays(np.array([1.0, 9.0]))[0] @ [[2.0], [3.0]], np.arange(2))
-    >>> print(levenberg_marquardt(problem.cost, problem.linearize, np.array([0.5, 4.0])).x.round(6))
+    >>> problem = SeparableProblem(
+    ...     decays, decays(np.array([1.0, 9.0]))[0] @ [[2.0], [3.0]], np.arange(2)
+    ... )
+    >>> print(
+    ...     levenberg_marquardt(problem.cost, problem.linearize, np.array([0.5, 4.0])).x.round(
+    ...         6
+    ...     )
+    ... )
     [1. 9.]
     """
 
@@ -126,8 +132,14 @@ class BatchedSeparableProblem:
     >>> import numpy as np
     >>> from skident.optim import BatchedSeparableProblem, Ending, batched_levenberg_marquardt
     >>> t = np.linspace(0.0, 1.0, 30)
-    >>> problem = BatchedSeparableProblem(lambda x: np.exp(-x * t)[:, :, None], 5.0 * np.exp(-3.0 * t)[:, None])
-    >>> print(batched_levenberg_marquardt(problem, np.array([[1.0], [7.0]]), Ending()).x.round(6).ravel())
+    >>> problem = BatchedSeparableProblem(
+    ...     lambda x: np.exp(-x * t)[:, :, None], 5.0 * np.exp(-3.0 * t)[:, None]
+    ... )
+    >>> print(
+    ...     batched_levenberg_marquardt(problem, np.array([[1.0], [7.0]]), Ending())
+    ...     .x.round(6)
+    ...     .ravel()
+    ... )
     [3. 3.]
     """
 

@@ -162,7 +162,11 @@ class Accuracy:
         >>> import numpy as np
         >>> from skident.oracle import Accuracy
         >>> accuracy = Accuracy(np.array([1e-7]), np.ones(1), 2.0**-23, np.zeros(1), "float32")
-        >>> print(accuracy.std_of(np.array([[1.0, 1.0], [30.0, 40.0]]), np.ones((2, 1))).ravel().round(8))
+        >>> print(
+        ...     accuracy.std_of(np.array([[1.0, 1.0], [30.0, 40.0]]), np.ones((2, 1)))
+        ...     .ravel()
+        ...     .round(8)
+        ... )
         [1.00e-07 3.54e-06]
         """
         if not self.grows:
@@ -218,7 +222,11 @@ def precision_of(Y):
     >>> import numpy as np
     >>> from skident.oracle import precision_of
     >>> Y = np.random.default_rng(0).standard_normal((20, 1))
-    >>> print(precision_of(Y).kind, precision_of(Y.astype(np.float32).astype(float)).kind, precision_of(Y.round(3)))
+    >>> print(
+    ...     precision_of(Y).kind,
+    ...     precision_of(Y.astype(np.float32).astype(float)).kind,
+    ...     precision_of(Y.round(3)),
+    ... )
     float64 float32 Precision(kind='decimals', decimals=3)
     """
     if not determines_precision(Y):

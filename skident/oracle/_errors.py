@@ -26,7 +26,12 @@ class NotIdentified(ValueError):
     Examples
     --------
     >>> from skident.oracle import NotIdentified
-    >>> error = NotIdentified("second layer", "rank", "the coefficients are no sum of 11 powers, but of 10", n_seen=10)
+    >>> error = NotIdentified(
+    ...     "second layer",
+    ...     "rank",
+    ...     "the coefficients are no sum of 11 powers, but of 10",
+    ...     n_seen=10,
+    ... )
     >>> print(error.stage, error.reason, error.final)
     second layer rank True
     """

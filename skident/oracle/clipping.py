@@ -30,7 +30,9 @@ def detect_clipped_inputs(oracle, n_base=3, rng=None):
     >>> import numpy as np
     >>> from skident.oracle import Oracle
     >>> from skident.oracle.clipping import detect_clipped_inputs
-    >>> low, high = detect_clipped_inputs(Oracle(lambda X: np.tanh(np.clip(X, -4, 5)).sum(axis=1), 2))
+    >>> low, high = detect_clipped_inputs(
+    ...     Oracle(lambda X: np.tanh(np.clip(X, -4, 5)).sum(axis=1), 2)
+    ... )
     >>> print(high.round(4))
     [5. 5.]
     """

@@ -137,7 +137,9 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
     >>> from skident.datasets import make_alternating_circle
     >>> from skident import SaddleEscapeAnalyzer
     >>> X, y = make_alternating_circle(8)
-    >>> analyzer = SaddleEscapeAnalyzer(loss="gradient", depth=3, n_starts=20, max_iter=400, random_state=0)
+    >>> analyzer = SaddleEscapeAnalyzer(
+    ...     loss="gradient", depth=3, n_starts=20, max_iter=400, random_state=0
+    ... )
     >>> print(round(analyzer.fit(X, y).escape_speed_, 3))
     0.5
     """

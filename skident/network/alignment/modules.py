@@ -100,13 +100,19 @@ def align_modules(model_a, model_b, X=None, *, n_starts=6, random_state=None):
     --------
     >>> import copy, torch
     >>> from skident.network import align_modules
-    >>> a = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1)).double()
+    >>> a = torch.nn.Sequential(
+    ...     torch.nn.Linear(2, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1)
+    ... ).double()
     >>> b = copy.deepcopy(a)
     >>> with torch.no_grad():
     ...     b[0].weight[:], b[0].bias[:] = 2.0 * a[0].weight.flip(0), 2.0 * a[0].bias.flip(0)
     ...     b[2].weight[:] = a[2].weight.flip(1) / 2.0
     >>> alignment = align_modules(a, b)
-    >>> print(alignment.permutations["0"], alignment.scales["0"].round(12), alignment.distance < 1e-12)
+    >>> print(
+    ...     alignment.permutations["0"],
+    ...     alignment.scales["0"].round(12),
+    ...     alignment.distance < 1e-12,
+    ... )
     [2 1 0] [0.5 0.5 0.5] True
     """
     if not (isinstance(n_starts, (int, np.integer)) and n_starts >= 1):
