@@ -107,10 +107,10 @@ def _unit(v):
 
 
 def aim_along(beyond, facet, other):
-    """Start and target of a path on `beyond` along its ridge with `facet`, to where the bend to `other` continues."""
+    """Target of a path on `beyond` along its ridge with `facet`, to where the bend to `other` continues."""
     q, C = beyond.point, other.plane
     basis = np.linalg.qr(np.column_stack([beyond.normal, facet.normal]))[0]
     d = C[:-1] - basis @ (basis.T @ C[:-1])
     slope = C[:-1] @ d
     t = -(C @ np.append(q, 1.0)) / slope if slope > 0 else 1.0
-    return beyond, q + 2.0 * t * d
+    return q + 2.0 * t * d

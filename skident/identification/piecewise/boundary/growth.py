@@ -9,7 +9,7 @@ from .points import bisect, bracket, sizes
 from .surfaces import crossing
 from .units import Pencil
 
-__all__ = ["facet_beyond", "pencil_at", "points_beyond", "scale_of", "waiting_unit"]
+__all__ = ["facet_beyond", "just_beyond", "pencil_at", "points_beyond", "scale_of", "waiting_unit"]
 
 _BEYOND = (0.08, 0.02, 4e-3, 5e-4)  # distances beyond a bend at which the next facet is measured
 _FOLD = 3.0  # radians from the direction of the path, up to which the facet beyond a sharp bend may turn
@@ -117,7 +117,7 @@ def waiting_unit(labels, surface, plane, x, d, waiting, rng):
     facet there. The first two are None if no facet's scales agree.
     """
     items = [w for w in waiting if w[0] is surface]
-    Y = _just_beyond(labels, plane, surface.pair, x, d, rng) if items else []
+    Y = just_beyond(labels, plane, surface.pair, x, d, rng) if items else []
     if len(Y) < _N_AGREEING:
         return None, None, Y
     one = np.column_stack([Y, np.ones(len(Y))])
@@ -134,10 +134,10 @@ def waiting_unit(labels, surface, plane, x, d, waiting, rng):
     return None, None, Y
 
 
-def _just_beyond(labels, plane, pair, x, d, rng):
-    """Boundary points beyond the bend at x, off the facet before it."""
+def just_beyond(labels, plane, pair, x, d, rng, k=_N_AGREEING):
+    """Boundary points, k or none, beyond the bend at x, off the facet before it."""
     n, Y = plane[:-1] / np.linalg.norm(plane[:-1]), []
-    for _ in range(_N_AGREEING):
+    for _ in range(k):
         t = rng.standard_normal(len(x))
         t -= (t @ n) * n
         q = x + _NEAR_BEND * (d + _ASIDE * t / np.linalg.norm(t))

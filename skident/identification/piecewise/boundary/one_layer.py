@@ -11,6 +11,7 @@ from skident.oracle import NotIdentified
 from .checks import bisected_near, wrong_boundary_points
 from .joint import MAX_UNKNOWNS, Logits, Precision, null_space, refined, separating
 from .points import random_crossings
+from .two_units import without_linear_part
 
 __all__ = ["Found", "one_layer", "open_coefficients"]
 
@@ -78,6 +79,8 @@ def _solve(search, rough=None, far=None):
         return None
     if not large:
         logits, residual = refined(Logits(logits.hyperplanes, coef), X, pairs)
+    if len(logits.hyperplanes) == K == 2:
+        logits = without_linear_part(logits)
     return logits, N, residual
 
 

@@ -13,6 +13,7 @@ from .joint import MAX_UNKNOWNS
 from .points import random_crossings
 from .straight import bends_along
 from .surfaces import EXPLAINED, Surface, crossing, departure
+from .two_units import units_at_corner, units_of_three
 from .units import Units
 
 __all__ = ["Search"]
@@ -53,6 +54,7 @@ class Search:
         self.normals, self.scattered, self.curved, self.random, self._failed, self._refined = [], 0, 0, 0, [], 0
         self._waiting, self.spread, self._tested, self.one_layer = [], 0, 0, True
         self.far = []  # indices of boundary points far from those of facets
+        self._flat = {}  # whether no bend is next to a boundary point, by its index, if that was tested
 
     def remember(self, X, pairs):
         """Keep boundary points."""
@@ -254,7 +256,11 @@ class Search:
         own = np.flatnonzero([set(p) == set(surface.pair) for p in self.pairs])
         if self.units.hyperplanes.size > MAX_UNKNOWNS:
             own = np.intersect1d(own, self.far)
-        surface.refine(np.array(self.points)[own])
+        X = np.array(self.points)[own]
+        for i in np.flatnonzero(surface.is_suspect(X)):
+            if own[i] not in self._flat:
+                self._flat[own[i]] = surface.is_flat(self.labels, X[i], self.rng)
+        surface.refine(X[[self._flat.get(i, True) for i in own]])
         self._refined = len(self.units.hyperplanes)
 
     def _add(self, pencil):
@@ -287,27 +293,52 @@ class Search:
         """Follow measured facets until two bends share a hyperplane; none if the boundary is flat around the base."""
         facets, bends, clean, aims = [base], [], 0, []
         while clean < _FIRST_PATHS and len(bends) < _MAX_PENCILS:
-            facet, target = facets[self.rng.randint(len(facets))], self.labels.draw(1, self.rng, _TARGETS)[0]
+            facet, target, corner = facets[self.rng.randint(len(facets))], self.labels.draw(1, self.rng, _TARGETS)[0], ()
             if aims:
-                facet, target = aims.pop()
+                facet, target, corner = aims.pop()
             path = Surface(facet, self.units).path(facet.point, target).before_walls(self.labels.room)
             touch = departure(self.labels, path, facet.pair) if len(path.lengths) else None
             clean += 1
             if touch is None or touch.third_class or self.units.has_ridge(touch.point):
                 continue
             d = path.directions[0]
+            if corner and self._corner(*corner, touch.point, d):
+                return
             beyond = facet_beyond(self.labels, facet.plane, facet.pair, touch.point, d, self.rng)
             if beyond is None:
                 continue
             self.remember(beyond.support, [beyond.pair] * len(beyond.support))
             clean, facets = 0, [*facets, beyond]
-            if self._add(pencil_at(facet.plane, beyond, touch.point)):
+            if self._add(pencil_at(facet.plane, beyond, touch.point)) or self._two_units(facet, beyond, bends):
                 return
-            aims += [aim_along(beyond, facet, other) for before, other in bends if before is facet]
+            others = [other for ends in bends for at, other in (ends, ends[::-1]) if at is facet]
+            aims += [(beyond, aim_along(beyond, facet, c), (facet, beyond, c)) for c in others]
             bends.append((facet, beyond))
         self.scattered += len(bends)
         if self.scattered >= _MAX_PENCILS:
             self.refuse_scattered(self.scattered)
+
+    def _corner(self, base, one, two, x, d):
+        """Whether boundary points beyond the bend at x of `one` give the units between `base` and `one`, `two`."""
+        H, points = units_at_corner(self.labels, base, one, two, x, d, self.rng)
+        self.remember(points, [base.pair] * len(points))
+        return H is not None and self._append_both(H)
+
+    def _append_both(self, H):
+        for w in H:
+            self.units.append(w)
+        self._said()
+        return True
+
+    def _two_units(self, facet, beyond, bends):
+        """Whether the bend between both facets and an earlier one give the only two units of a network."""
+        for ends in bends:
+            for middle, outer in ((facet, beyond), (beyond, facet)):
+                other = next((end for end, at in (ends, ends[::-1]) if at is middle), None)
+                H = None if other is None else units_of_three(outer.plane, middle.plane, other.plane)
+                if H is not None:
+                    return self._append_both(H)
+        return False
 
     def refuse_scattered(self, n):
         """NotIdentified: bends of the boundary that belong to no hyperplanes."""

@@ -25,8 +25,11 @@ _STEP = 0.3  # beyond a known hyperplane, at which its coefficient is measured
 _BRACKETS = (1.0, 4.0, 16.0)  # half widths of the interval that is bisected there, in steps
 _MAX_CHANGE = 3e-5  # of hyperplanes by a refinement; more comes from points that belong to unknown units
 _MAX_RESIDUAL = 1e-10  # of a refinement; more has the same cause
+_MAX_OUTLIERS = 4  # of the points beyond a unit (budget)
 _FIT_TOL = 1e-7  # distance of a boundary point, relative to 1 + |x|, within which it belongs to the surface
 _LOST_TOL = 1e-8  # the same distance for points that a refinement must not lose
+_CERTAIN = 1e-11  # the same distance from which a refinement could move units far
+_ASIDE = 1e-3  # distance from a point, in standard deviations, at which such a bend shows
 _DAMPING = 1e-6  # of combinations that few points determine: rounding would move them (rounding)
 _OVERDETERMINED = 1.1  # points per unknown of a large refinement, whose points must lie far apart (statistics)
 _MIN_EFFECT = 1e-12  # coefficient of a unit below which rounding explains it
@@ -121,10 +124,10 @@ class Surface:
         before = self.plane + np.nan_to_num(coef * S) @ H
         weight = 1.0 / (sizes(X) * np.linalg.norm(before[:, :-1], axis=1))
         A, b = one * weight[:, None], -np.sum(before * one, axis=1) * weight
-        u = np.linalg.lstsq(A, b, rcond=None)[0]  # the jump 2 coef side H[k]
+        u, off = _fitted(A, b)  # the jump 2 coef side H[k]
         size = np.linalg.norm(u[:-1])
         w = np.sign(coef[k]) * side * u / size
-        if np.abs(A @ u - b).max() > _MAX_RESIDUAL or np.abs(w - H[k]).max() > _MAX_CHANGE:
+        if off > _MAX_RESIDUAL or np.abs(w - H[k]).max() > _MAX_CHANGE:
             return
         new = np.sign(coef[k]) * size / 2
         self.plane = self.plane + side * (new * w - coef[k] * H[k])
@@ -147,6 +150,30 @@ class Surface:
             return  # the points near the facets measured determine too little
         column = found.coef[:, 1] * (size / np.linalg.norm(found.coef[:, 1]))
         H[known], self._coef[known], self.plane = found.hyperplanes, column[: len(known)], column[len(known) :]
+
+    def is_suspect(self, X):
+        """Which boundary points X (n, D) the surface explains so badly that they may lie beyond an unknown bend."""
+        off, size = self._distances(X)
+        return (off > _CERTAIN * size) & (off < _FIT_TOL * size)
+
+    def is_flat(self, labels, x, rng):
+        """Whether the boundary is flat around its point x (D,), compared with the distance of x from the surface.
+
+        Behind an unknown bend that passes within micrometers of x, a refinement would move units that are accurate.
+        """
+        plane = self.plane_at(self.signs(x))
+        n = plane[:-1] / np.linalg.norm(plane[:-1])
+        t = rng.standard_normal(len(x))
+        t -= (t @ n) * n
+        t *= _ASIDE / np.linalg.norm(t)
+        size = abs(plane @ np.append(x, 1.0)) / np.linalg.norm(plane[:-1]) / 2
+        return bool(np.all(bracket(labels, np.array([x - t, x + t]), n, size, self.pair)))
+
+    def _distances(self, X):
+        """Distances (n,) of points X from the planes of the surface, and 1 + |x|."""
+        one = np.column_stack([X, np.ones(len(X))])
+        planes = self.plane + np.nan_to_num(self.coef * np.sign(one @ self.units.hyperplanes.T)) @ self.units.hyperplanes
+        return np.abs(np.sum(planes * one, axis=1)) / np.linalg.norm(planes[:, :-1], axis=1), sizes(X)
 
     def rescale(self, factor):
         """Multiply the difference of logits by a positive factor."""
@@ -199,6 +226,17 @@ class Surface:
                 self.points.append(x)
                 return x
         return None
+
+
+def _fitted(A, b):
+    """Least squares without the few equations of points beyond unknown bends, and the largest residual."""
+    for _ in range(_MAX_OUTLIERS + 1):
+        u = np.linalg.lstsq(A, b, rcond=None)[0]
+        off = np.abs(A @ u - b)
+        if off.max() < _MAX_RESIDUAL or len(A) <= A.shape[1] + 1:
+            break
+        A, b = np.delete(A, np.argmax(off), axis=0), np.delete(b, np.argmax(off))
+    return u, off.max()
 
 
 def _fits(logits, X, tol):
