@@ -6,23 +6,20 @@ import numpy as np
 
 from skident.oracle import NotIdentified
 
-from .aiming import aim_along
 from .facets import axes_of, find_facet
+from .first_units import find_first_units
 from .growth import facet_beyond, pencil_at, points_beyond, scale_of, waiting_unit
 from .joint import MAX_UNKNOWNS
 from .points import random_crossings
 from .straight import bends_along
 from .surfaces import EXPLAINED, Surface, crossing, departure
-from .two_units import units_at_corner, units_of_three
 from .units import Units
 
 __all__ = ["Search"]
 
 _TARGETS = (0.5, 6.0)  # standard deviations of the points that paths head for, log-uniform
 _CLEAN_PATHS = 12  # in a row without an unknown bend, after which the logits are tried
-_FIRST_PATHS = 30  # in a row from the first facets without a new bend: few units have few bends
 _MAX_PATHS = 400  # from one base (budget)
-_MAX_PENCILS = 16  # bends of which no two belong to one hyperplane, after which there are no units
 _MAX_FAILED = 30  # paths in a row that learn nothing
 _FAILED_RADIUS = 0.02  # around a bend that gave no unit, within which it is not tried again
 _BEFORE = 1e-7  # distance before a bend, at which its first facet is evaluated
@@ -91,7 +88,7 @@ class Search:
             return
         surface = Surface(facet, self.units)
         if not len(self.units.hyperplanes):
-            self._first_unit(facet)
+            find_first_units(self, facet)
         self.surfaces.append(surface)
         if len(self.units.hyperplanes):
             self.explore(surface)
@@ -199,7 +196,7 @@ class Search:
         if self._learn(surface, before, facet):
             self._learn_waiting()
             return "unit"
-        if self._add(pencil_at(plane, facet, x)):
+        if self.add(pencil_at(plane, facet, x)):
             return "unit"
         self._waiting.append((surface, before, facet))
         pending = len(self.units.pending)
@@ -227,7 +224,7 @@ class Search:
         sign = np.sign(self.units.hyperplanes[k] @ np.append(facet.point, 1.0))
         surface.learn(k, sign * size / 2, -sign)
         surface.points.append(facet.point)
-        self._said()
+        self.said()
         if self.units.hyperplanes.size >= _MAX_REFINED:
             X = points_beyond(self.labels, surface, k, facet.point, self.rng)
             surface.relearn(k, X)
@@ -263,13 +260,15 @@ class Search:
         surface.refine(X[[self._flat.get(i, True) for i in own]])
         self._refined = len(self.units.hyperplanes)
 
-    def _add(self, pencil):
+    def add(self, pencil):
+        """Add a pencil; whether it gives a new unit."""
         new = self.units.add(pencil)
         if new:
-            self._said()
+            self.said()
         return new
 
-    def _said(self):
+    def said(self):
+        """Report the number of units."""
         self.say(f"{len(self.units.hyperplanes)} units, {self.labels.n_queries} queries")
 
     def _link(self, surface):
@@ -288,57 +287,6 @@ class Search:
                 for j in np.flatnonzero(np.isnan(to.coef) & ~np.isnan(source.coef)):
                     to.learn(j, source.coef[j], to.signs(to.points[0])[j])
             return
-
-    def _first_unit(self, base):
-        """Follow measured facets until two bends share a hyperplane; none if the boundary is flat around the base."""
-        facets, bends, clean, aims = [base], [], 0, []
-        while clean < _FIRST_PATHS and len(bends) < _MAX_PENCILS:
-            facet, target, corner = facets[self.rng.randint(len(facets))], self.labels.draw(1, self.rng, _TARGETS)[0], ()
-            if aims:
-                facet, target, corner = aims.pop()
-            path = Surface(facet, self.units).path(facet.point, target).before_walls(self.labels.room)
-            touch = departure(self.labels, path, facet.pair) if len(path.lengths) else None
-            clean += 1
-            if touch is None or touch.third_class or self.units.has_ridge(touch.point):
-                continue
-            d = path.directions[0]
-            if corner and self._corner(*corner, touch.point, d):
-                return
-            beyond = facet_beyond(self.labels, facet.plane, facet.pair, touch.point, d, self.rng)
-            if beyond is None:
-                continue
-            self.remember(beyond.support, [beyond.pair] * len(beyond.support))
-            clean, facets = 0, [*facets, beyond]
-            if self._add(pencil_at(facet.plane, beyond, touch.point)) or self._two_units(facet, beyond, bends):
-                return
-            others = [other for ends in bends for at, other in (ends, ends[::-1]) if at is facet]
-            aims += [(beyond, aim_along(beyond, facet, c), (facet, beyond, c)) for c in others]
-            bends.append((facet, beyond))
-        self.scattered += len(bends)
-        if self.scattered >= _MAX_PENCILS:
-            self.refuse_scattered(self.scattered)
-
-    def _corner(self, base, one, two, x, d):
-        """Whether boundary points beyond the bend at x of `one` give the units between `base` and `one`, `two`."""
-        H, points = units_at_corner(self.labels, base, one, two, x, d, self.rng)
-        self.remember(points, [base.pair] * len(points))
-        return H is not None and self._append_both(H)
-
-    def _append_both(self, H):
-        for w in H:
-            self.units.append(w)
-        self._said()
-        return True
-
-    def _two_units(self, facet, beyond, bends):
-        """Whether the bend between both facets and an earlier one give the only two units of a network."""
-        for ends in bends:
-            for middle, outer in ((facet, beyond), (beyond, facet)):
-                other = next((end for end, at in (ends, ends[::-1]) if at is middle), None)
-                H = None if other is None else units_of_three(outer.plane, middle.plane, other.plane)
-                if H is not None:
-                    return self._append_both(H)
-        return False
 
     def refuse_scattered(self, n):
         """NotIdentified: bends of the boundary that belong to no hyperplanes."""

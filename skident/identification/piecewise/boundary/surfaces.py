@@ -172,7 +172,8 @@ class Surface:
     def _distances(self, X):
         """Distances (n,) of points X from the planes of the surface, and 1 + |x|."""
         one = np.column_stack([X, np.ones(len(X))])
-        planes = self.plane + np.nan_to_num(self.coef * np.sign(one @ self.units.hyperplanes.T)) @ self.units.hyperplanes
+        H = self.units.hyperplanes
+        planes = self.plane + np.nan_to_num(self.coef * np.sign(one @ H.T)) @ H
         return np.abs(np.sum(planes * one, axis=1)) / np.linalg.norm(planes[:, :-1], axis=1), sizes(X)
 
     def rescale(self, factor):

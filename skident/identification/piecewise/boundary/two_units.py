@@ -25,7 +25,7 @@ _MIN_SHARE = 1e-4  # of a normal in the combination; smaller ones are no bends
 
 
 def _jumps(one, middle, two):
-    """Affine functions (2, D + 1) that units add from `one` and `two` to `middle`, planes with unit normals; or None."""
+    """Affine functions (2, D + 1) that units add from planes `one` and `two` (unit normals) to `middle`, or None."""
     if len(middle) <= 3:
         return None  # three normals in the plane are dependent anyway
     A = np.column_stack([one[:-1], two[:-1]])

@@ -1,0 +1,73 @@
+"""The first units of a search: hyperplanes that bends of the boundary share, from facets around one another."""
+
+from __future__ import annotations
+
+from .aiming import aim_along
+from .growth import facet_beyond, pencil_at
+from .surfaces import Surface, departure
+from .two_units import units_at_corner, units_of_three
+
+__all__ = ["find_first_units"]
+
+_TARGETS = (0.5, 6.0)  # standard deviations of the points that paths head for, log-uniform
+_FIRST_PATHS = 30  # in a row from the first facets without a new bend: few units have few bends
+_MAX_PENCILS = 16  # bends of which no two belong to one hyperplane, after which there are no units
+
+
+def find_first_units(search, base):
+    """Follow measured facets until bends give one unit or two; none if the boundary is flat around the facet `base`.
+
+    A path along one bend to where another one continues ends at a corner of both units, which few boundary points
+    determine there. Elsewhere two bends share a hyperplane.
+    """
+    labels, rng, units = search.labels, search.rng, search.units
+    facets, bends, clean, aims = [base], [], 0, []
+    while clean < _FIRST_PATHS and len(bends) < _MAX_PENCILS:
+        anywhere = facets[rng.randint(len(facets))], labels.draw(1, rng, _TARGETS)[0], None
+        facet, target, corner = aims.pop() if aims else anywhere
+        path = Surface(facet, units).path(facet.point, target).before_walls(labels.room)
+        touch = departure(labels, path, facet.pair) if len(path.lengths) else None
+        clean += 1
+        if touch is None or touch.third_class or units.has_ridge(touch.point):
+            continue
+        d = path.directions[0]
+        if corner is not None and _from_corner(search, corner, touch.point, d):
+            return
+        beyond = facet_beyond(labels, facet.plane, facet.pair, touch.point, d, rng)
+        if beyond is None:
+            continue
+        search.remember(beyond.support, [beyond.pair] * len(beyond.support))
+        clean, facets = 0, [*facets, beyond]
+        if search.add(pencil_at(facet.plane, beyond, touch.point)) or _from_three(search, facet, beyond, bends):
+            return
+        others = [other for ends in bends for at, other in (ends, ends[::-1]) if at is facet]
+        aims += [(beyond, aim_along(beyond, facet, other), (facet, beyond, other)) for other in others]
+        bends.append((facet, beyond))
+    search.scattered += len(bends)
+    if search.scattered >= _MAX_PENCILS:
+        search.refuse_scattered(search.scattered)
+
+
+def _from_corner(search, facets, x, d):
+    """Whether boundary points beyond the bend at x give the units between the first of three facets and the others."""
+    H, points = units_at_corner(search.labels, *facets, x, d, search.rng)
+    search.remember(points, [facets[0].pair] * len(points))
+    return H is not None and _both(search, H)
+
+
+def _from_three(search, facet, beyond, bends):
+    """Whether the bend between both facets and an earlier one give the only two units of a network."""
+    for ends in bends:
+        for middle, outer in ((facet, beyond), (beyond, facet)):
+            other = next((end for end, at in (ends, ends[::-1]) if at is middle), None)
+            H = None if other is None else units_of_three(outer.plane, middle.plane, other.plane)
+            if H is not None:
+                return _both(search, H)
+    return False
+
+
+def _both(search, H):
+    for w in H:
+        search.units.append(w)
+    search.said()
+    return True
