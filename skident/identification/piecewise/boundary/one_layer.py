@@ -202,7 +202,8 @@ def _overdetermined(search, logits):
     precision = Precision(logits)
     precision.add(np.array(search.points), np.array(search.pairs))
     wanted = max(n + _MORE_POINTS, len(search.points))
-    for _ in range(_MAX_BATCHES):
+    scaled = len(logits.hyperplanes) == logits.coef.shape[1] == 2  # two units, see `without_linear_part`
+    for _ in range(1 if scaled else _MAX_BATCHES):
         if wanted > len(search.points):
             X, pairs = bisected_near(search.labels, logits, wanted - len(search.points), search.rng)
             search.remember(X, pairs)
