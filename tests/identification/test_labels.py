@@ -18,7 +18,10 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skident import NetworkIdentifier
 from skident.datasets import make_network
+from skident.identification.piecewise.boundary.facets import Facet
 from skident.identification.piecewise.boundary.large import jumps_fitted
+from skident.identification.piecewise.boundary.surfaces import Surface
+from skident.identification.piecewise.boundary.units import Units
 from skident.oracle import NotIdentified
 
 
@@ -67,6 +70,32 @@ def test_hyperplanes_and_labels_of_a_planted_network(names):
     np.testing.assert_array_equal(found.classes_, sorted(names))
     np.testing.assert_array_equal(found.predict(3 * X), model(3 * X))
     assert np.corrcoef(found.decision_function(X), logit(X))[0, 1] > 1 - 1e-12
+
+
+@pytest.mark.parametrize(("D", "seed"), [(6, 3), (10, 1), (10, 2)])
+def test_two_units_each_of_which_bends_the_boundary_once(D, seed):
+    """Three facets have dependent normals; boundary points alone would leave a linear part undetermined."""
+    (W, b), X, logit = _planted(seed, D, 2)
+    found = _identify(lambda X: (logit(X) > 0).astype(int), X)
+    assert found.report_.exact
+    assert found.layer_widths_ == (2, 1)
+    planes = np.column_stack([found.network_.weights[0].T, found.network_.biases[0]])
+    planes, true = (H / np.linalg.norm(H[:, :-1], axis=1)[:, None] for H in (planes, np.column_stack([W, b])))
+    assert max(np.abs(planes - t).max(axis=1).min() for t in true) < 1e-10
+
+
+@pytest.mark.parametrize(("bend", "flat"), [(0.1, False), (0.0, True)])
+def test_a_point_behind_an_unknown_bend_is_recognized(bend, flat):
+    """The boundary x_0 = -bend relu(x_1) near a point that a bend, or an error of the surface, moves by 1e-8."""
+
+    def labels(X):
+        return (X[:, 0] + 1e-8 + bend * np.maximum(X[:, 1], 0) > 0).astype(int)
+
+    plane = np.array([1.0, 0.0, 0.0, 0.0, 1e-8 if bend else 0.0])
+    surface = Surface(Facet(np.zeros(4), plane, (1, 0)), Units(4))
+    x = np.array([-1e-8 - bend * 1e-7, 1e-7, 0.3, 0.2])
+    assert surface.is_suspect(x[None])
+    assert surface.is_flat(labels, x, np.random.RandomState(0)) == flat
 
 
 @pytest.mark.parametrize("slope", [0.01, 0.3])

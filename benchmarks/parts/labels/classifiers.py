@@ -158,7 +158,7 @@ def _trial(row, seed):
         return {"seed": seed, "refusal": str(error)[:200], "seconds": time.process_time() - began}
     seconds = time.process_time() - began
     network, queries = identifier.network_, int(identifier.n_queries_)
-    error = _plane_error(np.column_stack([network.weights[0].T, network.biases[0]]), planes)
+    error = plane_error(np.column_stack([network.weights[0].T, network.biases[0]]), planes)
     rng = np.random.default_rng(seed)
     F = X.mean(axis=0) + X.std(axis=0) * np.concatenate(
         [radius * rng.standard_normal((N_INPUTS, X.shape[1])) for radius in RADII]
@@ -193,7 +193,7 @@ def _beside_boundary(model, X, rng):
     return np.vstack([P, Q])
 
 
-def _plane_error(found, true):
+def plane_error(found, true):
     """Largest distance of a true hyperplane to the nearest recovered one, unit normals."""
     found, true = (H / np.linalg.norm(H[:, :-1], axis=1)[:, None] for H in (found, true))
     return float(max(min(np.abs(found - w).max(axis=1).min(), np.abs(found + w).max(axis=1).min()) for w in true))
