@@ -45,7 +45,7 @@ with contextlib.redirect_stdout(io.StringIO()):
     attack.extract_1_deep_nn(model_path=model, nn_shape=shape, precision=1e-12, l1_error=1e-2)
 seconds = time.process_time() - began
 true = np.load(model, allow_pickle=True)
-networks = {"true": (true["arr_0"], true["arr_1"]), "found": (saved.get("weights"), saved.get("biases"))}
+networks = {"true": (true["arr_0"], true["arr_1"]), "extracted": (saved.get("weights"), saved.get("biases"))}
 arrays = {f"{name}_{kind}{k}": np.asarray(a, dtype=float) for name, parts in networks.items() if parts[0] is not None
           for kind, layers in zip("Wb", parts) for k, a in enumerate(layers)}
 savez(output, **arrays)
@@ -94,7 +94,7 @@ def _trial(name, shape, seed):
         command = [sys.executable, "-c", THEIRS, f"models/{name}.npz", shape, str(seed), str(output)]
         done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=os.environ["NN_EXTRACTION"])
         with np.load(output) as arrays:
-            true, theirs = _network(arrays, "true"), _network(arrays, "found")
+            true, theirs = _network(arrays, "true"), _network(arrays, "extracted")
     row = {"name": Path(name).name, "seed": seed, "Chen et al.": json.loads(done.stdout.splitlines()[-1])}
     if theirs is not None:
         row["Chen et al."] |= _compared(true, theirs, seed)
