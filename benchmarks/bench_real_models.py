@@ -1,7 +1,9 @@
 """Models as people have them: what does the default call do with them?
 
-python benchmarks/bench_real_models.py                   about ten minutes on one core
+python benchmarks/bench_real_models.py                   about 20 minutes on one core
 python benchmarks/bench_real_models.py --part networks   networks, and some that nearly are
+python benchmarks/bench_real_models.py --part connections  residual blocks, concatenated skips, averages
+python benchmarks/bench_real_models.py --part wide       tanh (64, 32)
 python benchmarks/bench_real_models.py --part others     trees, neighbors, kernels, splines, recurrent networks, labels
 python benchmarks/bench_real_models.py --quick           three kinds per part, writes no results
 """

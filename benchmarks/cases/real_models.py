@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 
 import numpy as np
 import torch
-from sklearn import ensemble, gaussian_process, kernel_ridge, linear_model, neighbors, svm, tree
+from sklearn import calibration, ensemble, gaussian_process, kernel_ridge, linear_model, neighbors, svm, tree
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.neural_network import MLPClassifier, MLPRegressor
@@ -150,18 +151,60 @@ def images(shape, convolution, *behind):
     return model
 
 
-def concatenated(seed):
-    """ReLU layers that read the inputs and all layers before, as dense connections do."""
-    rng, parts = np.random.RandomState(seed), [D, 6, 5]
-    first, second = ((rng.standard_normal((sum(parts[:i]), parts[i])), rng.standard_normal(parts[i])) for i in (1, 2))
-    last = rng.standard_normal((sum(parts), 1))
+def _relu(Z):
+    return np.maximum(Z, 0.0)
 
-    def model(X):
-        for W, b in (first, second):
-            X = np.hstack([X, np.maximum(X @ W / np.sqrt(len(W)) + 0.5 * b, 0.0)])
-        return X @ last
 
-    return model, samples(seed)[0]
+def _layers(seed, *shapes):
+    """Weights with the scale of unit outputs, and biases, of one layer per shape."""
+    rng = np.random.RandomState(seed)
+    return [(rng.standard_normal(shape) / np.sqrt(shape[0]), 0.5 * rng.standard_normal(shape[1])) for shape in shapes]
+
+
+def concatenated(*widths):
+    """ReLU layers that read the inputs and all layers before, as dense connections do, and so does the output."""
+
+    def model(seed):
+        sizes = np.cumsum((D, *widths))
+        *hidden, (last, _) = _layers(seed, *zip(sizes, (*widths, 1), strict=True))
+
+        def function(X):
+            for W, b in hidden:
+                X = np.hstack([X, _relu(X @ W + b)])
+            return X @ last
+
+        return function, samples(seed)[0]
+
+    return model
+
+
+def residual_blocks(stem, *widths, activation=_relu):
+    """Blocks ``h + act(h W + b) V``, of inputs or of a layer of `stem` units, with a linear output."""
+
+    def model(seed):
+        n = stem or D
+        shapes = [shape for m in widths for shape in ((n, m), (m, n))]
+        (first, bias), (last, _), *inner = _layers(seed, (D, n), (n, 1), *shapes)
+
+        def function(X):
+            H = activation(X @ first + bias) if stem else X
+            for (W, b), (V, _) in zip(inner[::2], inner[1::2], strict=True):
+                H = H + activation(H @ W + b) @ V
+            return H @ last
+
+        return function, samples(seed)[0]
+
+    return model
+
+
+def average(*networks, activation="relu"):
+    """The mean of networks with these hidden widths."""
+
+    def model(seed):
+        made = [network(*widths, 1, activation=activation)(seed + 1000 * i)[0] for i, widths in enumerate(networks)]
+        return (lambda X: sum(one(X) for one in made) / len(made)), samples(seed)[0]
+
+    return model
 
 
 def labels(words):
@@ -193,6 +236,24 @@ def _scaled(make):
 
 def _mlp_classifier(activation):
     return lambda s: MLPClassifier((10,), activation, random_state=s)
+
+
+def _calibrated(method, activation, n_classes=2):
+    """`predict_proba` of a calibration around a fitted classifier."""
+
+    def model(seed):
+        X, y = samples(seed)
+        labels = np.digitize(y, np.quantile(y, np.arange(1, n_classes) / n_classes))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            inner = FrozenEstimator(_mlp_classifier(activation)(seed).fit(X, labels))
+        return calibration.CalibratedClassifierCV(inner, method=method).fit(X, labels).predict_proba, X
+
+    return model
+
+
+def _boosting(package, name, **options):
+    return lambda s: getattr(importlib.import_module(package), name)(random_state=s, **options)
 
 
 def _logistic(s):
@@ -234,10 +295,27 @@ NETWORKS = {
     "convolution, padding": images((1, 5, 5), lambda: torch.nn.Conv2d(1, 3, 3, padding=1)),
     "convolution, two channels": images((2, 5, 5), lambda: torch.nn.Conv2d(2, 4, 3)),
     "convolution, average pooling": images((1, 6, 6), lambda: torch.nn.Conv2d(1, 4, 3), torch.nn.AvgPool2d(2)),
-    "concatenated skip connections": concatenated,
     "tanh with a linear skip": network(10, D, change=lambda Y, X: Y + X),
     "max pooling": network(6, 1, before=lambda X: np.maximum(X, X[:, ::-1])),
 }
+# Layers that read more than the layer before, and averages: functions of wider networks, with linear units.
+CONNECTIONS = {
+    "residual block behind a ReLU layer": residual_blocks(8, 6),
+    "concatenated skip connections": concatenated(6, 5),
+    "two residual blocks": residual_blocks(0, 6, 5),
+    "average of ReLU networks of unequal depth": average((8,), (6, 5)),
+    "tanh residual block": residual_blocks(0, 10, activation=np.tanh),
+    "tanh residual block behind a tanh layer": residual_blocks(8, 6, activation=np.tanh),
+    "average of tanh networks of unequal depth": average((8,), (6, 5), activation="tanh"),
+}
+# The classifier, and the noun of its message unless it is recovered.
+CALIBRATED = {
+    f"{method}, {activation}, {n} classes": (_calibrated(method, activation, n), f"{method} calibration")
+    for n in (2, 3)
+    for method in ("isotonic", "sigmoid")
+    for activation in ("relu", "tanh", "logistic")
+}
+WIDE = {"tanh (64, 32)": network(64, 32, 1)}
 TREES, LOCAL, LAYER_NORM, RECURRENT = "tree ensemble", "local kernel", "LayerNorm", "recurrent network"
 INT8, COLUMN, LABELS = "dynamic int8 quantization", "integer or categorical column", "class labels"
 # The model and the noun that its message must have.
@@ -290,4 +368,15 @@ OTHERS = {
     "labels, words": (labels(True), LABELS),
     "int8, scale per batch": (int8(None), INT8),
     "int8, scale per row": (int8(1), INT8),
+}
+# Of other packages: pip install xgboost lightgbm catboost.
+BOOSTING = {
+    "xgboost.XGBRegressor": (regressor(_boosting("xgboost", "XGBRegressor")), TREES),
+    "lightgbm.LGBMRegressor": (regressor(_boosting("lightgbm", "LGBMRegressor", verbose=-1)), TREES),
+    "catboost.CatBoostRegressor": (
+        regressor(_boosting("catboost", "CatBoostRegressor", iterations=200, verbose=0, allow_writing_files=False)),
+        TREES,
+    ),
+    "xgboost.XGBClassifier, predict_proba": (classifier(_boosting("xgboost", "XGBClassifier")), TREES),
+    "lightgbm.LGBMClassifier, predict_proba": (classifier(_boosting("lightgbm", "LGBMClassifier", verbose=-1)), TREES),
 }

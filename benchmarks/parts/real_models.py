@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 import warnings
+from functools import partial
 
 import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
 
 import seed_ranges
-from cases.real_models import NETWORKS, OTHERS
+from cases.real_models import BOOSTING, CALIBRATED, CONNECTIONS, NETWORKS, OTHERS, WIDE
 from common import format_table
 from registry import part
 from skident import NetworkIdentifier
@@ -18,20 +19,21 @@ from skident import NetworkIdentifier
 MODELS, QUICK = 10, 1  # per kind
 FIRST_SEED = seed_ranges.REAL_MODELS.start
 SECONDS = 20.0  # max_seconds of a fit
+SECONDS_WIDE = 60.0  # the same for wide networks
 MAX_ERROR = 1e-8  # over the outputs' standard deviation, at three standard deviations of the inputs
 FIRST_SENTENCE = 200  # characters
 REFUSED_IN = 5.0  # processor seconds
 _ROWS = 1000  # on which outputs are compared
 
 
-def _trial(make, seed):
+def _trial(make, seed, seconds=SECONDS):
     """How the default call ended, with which message, error, seconds and queries."""
     model, X = make(seed)
     began, fitted, said = time.process_time(), None, ""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            fitted = NetworkIdentifier(model, random_state=seed, max_seconds=SECONDS).fit(X)
+            fitted = NetworkIdentifier(model, random_state=seed, max_seconds=seconds).fit(X)
             said = " ".join(str(w.message) for w in caught if issubclass(w.category, ConvergenceWarning))
         except ValueError as error:
             said = str(error)
@@ -53,36 +55,36 @@ def _error(fitted, model, X, seed):
     return float(np.abs(np.reshape(found, np.shape(truth)) - truth).max() / np.std(truth))
 
 
-def _trials(make, first, n):
-    return [_trial(make, seed) for seed in range(first, first + n)]
+def _trials(make, first, n, seconds=SECONDS):
+    return [_trial(make, seed, seconds) for seed in range(first, first + n)]
 
 
-@part("real_models", "networks", seeds=seed_ranges.REAL_MODELS)
-class Networks:
-    """Models that are feedforward networks, and some that nearly are."""
+class _Recovered:
+    """Ten models per kind of a table, which the default call should recover."""
 
-    @staticmethod
-    def run(trials, quick):
-        """Ten models per kind."""
-        n, kinds = (QUICK if quick else trials or MODELS), [*NETWORKS][: 3 if quick else None]
-        return {
-            "rows": [{"name": name, "trials": _said(name, _trials(NETWORKS[name], FIRST_SEED, n))} for name in kinds]
-        }
+    def __init__(self, kinds, seconds=SECONDS):
+        self.kinds, self.seconds = kinds, seconds
+
+    def run(self, trials, quick):
+        """Outcomes per kind, all on the same seeds."""
+        n, names = (QUICK if quick else trials or MODELS), [*self.kinds][: 3 if quick else None]
+        rows = [
+            {"name": name, "trials": _said(name, _trials(self.kinds[name], FIRST_SEED, n, self.seconds))}
+            for name in names
+        ]
+        return {"rows": rows}
 
     @staticmethod
     def tables(result):
         """Outcomes per kind; wrong in silence: exact or agreeing, without a warning, and not right."""
-        header = [
-            "model",
-            "exact and right",
-            "warned",
-            "refused",
-            "wrong in silence",
-            "largest error",
-            "median s",
-            "max s",
-        ]
-        return format_table(header, [_network_row(row) for row in result["rows"]])
+        header = ["model", "exact and right", "warned", "refused", "wrong in silence", "largest error"]
+        return format_table([*header, "median s", "max s"], [_network_row(row) for row in result["rows"]])
+
+
+_register = partial(part, "real_models", seeds=seed_ranges.REAL_MODELS)
+_register("networks")(_Recovered(NETWORKS))
+_register("connections")(_Recovered(CONNECTIONS))
+_register("wide")(_Recovered(WIDE, SECONDS_WIDE))
 
 
 def _network_row(row):
@@ -103,16 +105,17 @@ def _network_row(row):
     ]
 
 
-@part("real_models", "others", seeds=seed_ranges.REAL_MODELS)
-class Others:
-    """Models that are no feedforward networks."""
+class _Refused:
+    """Ten models per kind of a table that are no feedforward networks, on other seeds than the networks."""
 
-    @staticmethod
-    def run(trials, quick):
-        """Ten models per kind, on other seeds than the networks."""
+    def __init__(self, kinds):
+        self.kinds = kinds
+
+    def run(self, trials, quick):
+        """Outcomes and messages per kind."""
         n, rows = (QUICK if quick else trials or MODELS), []
-        for name in [*OTHERS][: 3 if quick else None]:
-            make, noun = OTHERS[name]
+        for name in [*self.kinds][: 3 if quick else None]:
+            make, noun = self.kinds[name]
             rows.append({"name": name, "noun": noun, "trials": _said(name, _trials(make, FIRST_SEED + 500, n))})
         return {"rows": rows}
 
@@ -121,6 +124,31 @@ class Others:
         """Refusals with the noun in the first 200 characters, within five seconds."""
         header = ["model", "noun", "refused by name", "not refused", "max s"]
         return format_table(header, [_other_row(row) for row in result["rows"]])
+
+
+_register("others")(_Refused(OTHERS))
+_register("boosting")(_Refused(BOOSTING))
+
+
+class _Calibrated(_Refused):
+    """Models that are recovered, or refused by name."""
+
+    @staticmethod
+    def tables(result):
+        """Networks that are right, and refusals with the noun in the first 200 characters, whatever they take."""
+        rows = []
+        for row in result["rows"]:
+            trials = row["trials"]
+            right = sum(t["outcome"] == "exact" and t["error"] < MAX_ERROR for t in trials)
+            named = sum(t["outcome"] == "refused" and row["noun"] in t["said"].partition(". ")[0] for t in trials)
+            silent = sum(t["outcome"] in ("exact", "agrees") and not t["error"] < MAX_ERROR for t in trials)
+            others, slowest = len(trials) - right - named - silent, max(t["seconds"] for t in trials)
+            rows.append([row["name"], right, named, others, silent, slowest])
+        header = ["classifier inside", "exact and right", "refused by name", "otherwise", "wrong in silence", "max s"]
+        return format_table(header, rows)
+
+
+_register("calibration")(_Calibrated(CALIBRATED))
 
 
 def _other_row(row):

@@ -28,10 +28,11 @@ from skident.optim import one_thread
 from skident.oracle import Budget, NotIdentified, Oracle, OutOfBudgetError
 from skident.oracle.black_box import called_as, named_rows, resolve_black_box, resolve_response
 
+from .activation.calibration import declared_calibration
 from .diagnosis import budget_named, explained, warning_of
 from .exact_bits import FORMAT_DIGITS, round_validated
 from .from_labels import network_from_labels
-from .observe import observe, pose
+from .observe import observe, pose, refuse
 from .options import IdentifierOptions
 from .parameter_errors import standard_errors_of
 from .plan import plan
@@ -400,6 +401,8 @@ def _recover(readings, model, options, rng):
             continue
         if best is None or validation.rank < best[0].rank:
             best = validation, steps
+    if (best is None or not best[0].explained) and (failure is None or failure.stage != "model"):
+        refuse(declared_calibration(model), options)
     if best is None:
         raise failure
     return best

@@ -13,6 +13,7 @@ from skident.oracle import BlackBoxError, NotIdentified, Oracle, OutOfBudgetErro
 from skident.oracle.black_box import has_known_activations, query_where_outputs_vary, resolve_activations
 
 from .activation import ActivationEvidence, classify_near_center, detect_activation
+from .activation.calibration import recognize_calibration
 from .activation.linear_skip import WithoutLinearPart, far_linear_part
 from .activation.other_models import CLEAR, discrete_columns, recognize_labels, recognize_other_model
 from .activation.plateaus import clipped_range
@@ -20,7 +21,7 @@ from .methods.near_data import predict_determined
 from .problem import HeldOut, Pipeline, Problem
 from .query_points import evenly_spaced_rows, held_out_points, must_stay_near_center, samples_in_range
 
-__all__ = ["Reading", "observe", "pose"]
+__all__ = ["Reading", "observe", "pose", "refuse"]
 
 _NEAR = 100.0  # distance, in sqrt(D) standard deviations, within which plateaus are searched first
 _DETECTION_QUERIES = 10_000  # max_queries from which activations are detected: detection takes about 1,200 of them
@@ -57,7 +58,7 @@ def observe(model, oracle, X, options):
     """Yield readings of the outputs, the likeliest first: clipped, as detected, and the rival of a linear output."""
     X_in, outputs, spread = _probe(oracle, X)
     if not has_known_activations(model):
-        _refuse(recognize_labels(oracle, oracle.from_inputs(X_in), outputs), options)
+        refuse(recognize_labels(oracle, oracle.from_inputs(X_in), outputs), options)
     activations, detected = _detect_activations(oracle, model, outputs, options)
     if detected is not None and detected.name is None:
         beside = _beside_linear_part(oracle, X, model, options)
@@ -68,8 +69,9 @@ def observe(model, oracle, X, options):
     if behind_probabilities:
         activations, detected = _detect_behind_probabilities(oracle, X_in, model, options, activations)
     elif detected is not None and _may_be_another_model(detected, X_in, options):
-        _refuse(_other_model(oracle, X_in, detected), options)
+        refuse(_other_model(oracle, X_in, detected), options)
     if _is_probability(options, detected, oracle):
+        refuse(_calibration(oracle, X_in), options)
         oracle = oracle.with_response("predict_proba")
         X_in, _, spread = _probe(oracle, X)
     reading = Reading(oracle, X_in, spread, activations, detected)
@@ -159,7 +161,14 @@ def _other_model(oracle, X, detected):
         return None
 
 
-def _refuse(other, options):
+def _calibration(oracle, X):
+    try:
+        return recognize_calibration(oracle, oracle.from_inputs(X), np.random.RandomState(0))
+    except BlackBoxError:  # the model cannot be queried there
+        return None
+
+
+def refuse(other, options):
     """Raise `NotIdentified` for a model that is recognized as another one than a network."""
     if other is None:
         return
@@ -247,7 +256,9 @@ def _detect_behind_probabilities(oracle, X, model, options, activations):
         raw.standardize_outputs(outputs)
         detected = detect_activation(raw, np.random.RandomState(0))
         if _may_be_another_model(detected, X, options):
-            _refuse(_other_model(raw, X, detected), options)
+            refuse(_other_model(raw, X, detected), options)
+        if detected.output.gives_probabilities(outputs.shape[1]):
+            refuse(_calibration(raw, X), options)
     except BlackBoxError:
         return activations, None
     if not detected.output.gives_probabilities(outputs.shape[1]) or not (
