@@ -197,6 +197,21 @@ def residual_blocks(stem, *widths, activation=_relu):
     return model
 
 
+def maxout(n_units, size, relu=True):
+    """The largest of `size` linear functions per unit, ReLU, and a linear layer."""
+
+    def model(seed):
+        (W, b), (last, _) = _layers(seed, (D, n_units * size), (n_units, 1))
+
+        def function(X):
+            largest = (X @ W + b).reshape(len(X), n_units, size).max(axis=2)
+            return (_relu(largest) if relu else largest) @ last
+
+        return function, samples(seed)[0]
+
+    return model
+
+
 def average(*networks, activation="relu"):
     """The mean of networks with these hidden widths."""
 
@@ -305,6 +320,8 @@ CONNECTIONS = {
     "two residual blocks": residual_blocks(0, 6, 5),
     "average of ReLU networks of unequal depth": average((8,), (6, 5)),
     "tanh residual block": residual_blocks(0, 10, activation=np.tanh),
+}
+TANH_CONNECTIONS = {
     "tanh residual block behind a tanh layer": residual_blocks(8, 6, activation=np.tanh),
     "average of tanh networks of unequal depth": average((8,), (6, 5), activation="tanh"),
 }
@@ -314,6 +331,12 @@ CALIBRATED = {
     for n in (2, 3)
     for method in ("isotonic", "sigmoid")
     for activation in ("relu", "tanh", "logistic")
+}
+MAX_POOLING = {
+    "linear units, max of 2": maxout(8, 2, relu=False),
+    "ReLU units, max of 2": maxout(8, 2),
+    "ReLU units, max of 4": maxout(6, 4),
+    "convolution, max pooling 2 x 2": images((1, 6, 6), lambda: torch.nn.Conv2d(1, 2, 3), torch.nn.MaxPool2d(2)),
 }
 WIDE = {"tanh (64, 32)": network(64, 32, 1)}
 TREES, LOCAL, LAYER_NORM, RECURRENT = "tree ensemble", "local kernel", "LayerNorm", "recurrent network"

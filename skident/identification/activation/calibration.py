@@ -56,7 +56,9 @@ def _probabilities(oracle, points):
 
 def _isotonic(oracle, U, rng):
     """Constant at many levels between 0 and 1, without jumps between these levels."""
-    points = oracle.clip_to_range(U[rng.randint(len(U), size=_PLACES)] + 0.1 * rng.standard_normal((_PLACES, U.shape[1])))
+    points = oracle.clip_to_range(
+        U[rng.randint(len(U), size=_PLACES)] + 0.1 * rng.standard_normal((_PLACES, U.shape[1]))
+    )
     beside = oracle.clip_to_range(points + _STEP * rng.standard_normal(points.shape))
     first, second = _probabilities(oracle, np.stack([points, beside]))
     inside = np.any((first > _INSIDE) & (first < 1.0 - _INSIDE), axis=1)

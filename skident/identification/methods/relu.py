@@ -13,6 +13,7 @@ from skident.oracle import NotIdentified, OutOfBudgetError
 from ..attempt import Attempt, max_error_over_deviation
 from ..piecewise.deep.network import find_deep_relu_network
 from ..piecewise.kernel.output_error import DeepProbe, probe_of
+from ..piecewise.maxout.network import find_maxout_network
 from ..piecewise.noisy.network import find_noisy_deep_network
 from ..piecewise.several_outputs.network import MIN_OUTPUTS, find_network
 from ..piecewise.shallow.hard_tanh import find_hard_tanh_network
@@ -47,6 +48,10 @@ _PAIRS = (
 _SKIPS = (
     "the widths and the signs of the units: {} layers have units that only pass on the outputs of the layer before "
     "(concatenated or residual skip connections)"
+)
+_POOLING = (
+    "the widths and a linear function of the units: {} units are the largest of up to {} linear functions (max pooling "
+    "or maxout), written in ReLU units"
 )
 _LINEAR_UNITS = (
     "the width of the last hidden layer: {} of its units are always active and make a linear part of the outputs of "
@@ -123,14 +128,29 @@ METHOD = ActivationBoundaries()
 
 def _deep_after(error, problem, leaky):
     """Several hidden layers, after one hidden layer ended in an error."""
+    if problem.widths is None and problem.oracle.accuracy.exact and not problem.oracle.restricted:
+        try:
+            return _maxout(problem)
+        except NotIdentified:
+            pass
     try:
         return _deep(problem, leaky)
     except (NotIdentified, OutOfBudgetError) as deeper:
         raise NotIdentified(
             "activation boundaries",
             error.reason,
-            f"no ReLU network was recovered. With one hidden layer: {error} With more: {deeper}",
+            "no ReLU network was recovered: more layers than can be recovered, max pooling between layers, or other units. "
+            f"With one hidden layer: {error} With more: {deeper}",
         ) from deeper
+
+
+def _maxout(problem):
+    """One hidden layer of units that are the largest of several linear functions, as with max pooling."""
+    oracle = problem.oracle
+    with problem.log.stage("maxout units (facets on lines)", oracle, None, "facets") as entry:
+        found = find_maxout_network(probe_of(oracle, problem.rng), _MAX_UNITS, problem.rng, entry["progress"])
+    n, most = sum(size > 2 for size in found.sizes), found.sizes[0]
+    return replace(_attempt(problem, found.network, True, "", {}), undetermined=_POOLING.format(n, most))
 
 
 def _relu_or_leaky(problem):

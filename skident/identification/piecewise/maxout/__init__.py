@@ -1,0 +1,1 @@
+"""One hidden layer of maxout units: the largest of several linear functions, as max pooling behind ReLU units gives."""
