@@ -6,8 +6,19 @@ import importlib
 import warnings
 
 import numpy as np
+import pandas
 import torch
-from sklearn import calibration, ensemble, gaussian_process, kernel_ridge, linear_model, neighbors, svm, tree
+from sklearn import (
+    calibration,
+    decomposition,
+    ensemble,
+    gaussian_process,
+    kernel_ridge,
+    linear_model,
+    neighbors,
+    svm,
+    tree,
+)
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.neural_network import MLPClassifier, MLPRegressor
@@ -17,6 +28,7 @@ from sklearn.preprocessing import PolynomialFeatures, SplineTransformer, Standar
 from skident.datasets import make_network
 
 N_SAMPLES, D = 400, 6
+MAX_ERROR = 1e-8  # over the outputs' standard deviation, at three standard deviations of the inputs
 LINEAR = {"output_activation": "identity"}
 
 
@@ -222,6 +234,68 @@ def average(*networks, activation="relu"):
     return model
 
 
+def then(make, change):
+    """A model whose outputs are changed."""
+
+    def model(seed):
+        function, X = make(seed)
+        return (lambda rows: change(function(rows), function(X))), X
+
+    return model
+
+
+def of_dtype(make, dtype):
+    """A model that casts its inputs to a number format of torch, as well as its outputs."""
+
+    def model(seed):
+        function, X = make(seed)
+        cast = lambda A: torch.as_tensor(A).to(dtype).double().numpy()  # noqa: E731
+        return (lambda rows: cast(function(cast(rows)))), X
+
+    return model
+
+
+def of_frames(make):
+    """A model that selects the columns of a DataFrame by name."""
+
+    def model(seed):
+        function, X = make(seed)
+        names = [f"x{i}" for i in range(X.shape[1])]
+        return (lambda frame: function(frame[names].to_numpy())), pandas.DataFrame(X, columns=names)
+
+    return model
+
+
+def with_gradients(*layers):
+    """A function that returns tensors with gradients."""
+
+    def model(seed):
+        torch.manual_seed(seed)
+        made = torch.nn.Sequential(*(layer() for layer in layers)).double()
+        return (lambda X: made(torch.as_tensor(X))), samples(seed)[0]
+
+    return model
+
+
+def frozen_regressor(make):
+    """A fitted regressor in a `FrozenEstimator`."""
+
+    def model(seed):
+        predict, X = regressor(make)(seed)
+        return FrozenEstimator(predict.__self__), X
+
+    return model
+
+
+def batch_norm_in_training(seed):
+    """A module whose batch normalization uses the rows of the call."""
+    torch.manual_seed(seed)
+    made = torch.nn.Sequential(
+        torch.nn.Linear(D, 16), torch.nn.BatchNorm1d(16), torch.nn.ReLU(), torch.nn.Linear(16, 1)
+    )
+    return (lambda X: made.double()(torch.as_tensor(X)).detach().numpy()), samples(seed)[0]
+
+
 def labels(words):
     """Numbers or words of the largest of three outputs."""
     names = np.array(["a", "b", "c"]) if words else np.arange(3)
@@ -402,4 +476,61 @@ BOOSTING = {
     ),
     "xgboost.XGBClassifier, predict_proba": (classifier(_boosting("xgboost", "XGBClassifier")), TREES),
     "lightgbm.LGBMClassifier, predict_proba": (classifier(_boosting("lightgbm", "LGBMClassifier", verbose=-1)), TREES),
+}
+_MLP_20 = regressor(_mlp(20))
+_TANH = network(8, 5, 1)
+FLOAT32, HALF, DECIMALS = 1e-4, 0.1, 1e-2
+# The model, and the error that its number format allows.
+DEPLOYED = {
+    "ReLU, float32": (
+        module(_linear(D, 16), torch.nn.ReLU, _linear(16, 1), callable_=True, dtype=torch.float32),
+        FLOAT32,
+    ),
+    "tanh, float32": (
+        module(_linear(D, 16), torch.nn.Tanh, _linear(16, 1), callable_=True, dtype=torch.float32),
+        FLOAT32,
+    ),
+    "BatchNorm, ReLU, float32": (
+        module(
+            *(_linear(D, 16), lambda: torch.nn.BatchNorm1d(16), torch.nn.ReLU, _linear(16, 1)),
+            callable_=True,
+            dtype=torch.float32,
+        ),
+        FLOAT32,
+    ),
+    "MLPRegressor, inputs and outputs cast to float32": (of_dtype(_MLP_20, torch.float32), FLOAT32),
+    "MLPRegressor, outputs of 3 decimals": (then(_MLP_20, lambda Y, _: Y.round(3)), DECIMALS),
+    "tanh (8, 5), outputs of 3 decimals": (then(_TANH, lambda Y, _: Y.round(3)), DECIMALS),
+    "ReLU, bfloat16": (of_dtype(network(16, 1, activation="relu"), torch.bfloat16), HALF),
+    "BaggingRegressor of 3 MLPRegressors": (
+        regressor(lambda s: ensemble.BaggingRegressor(_mlp(20)(s), 3, random_state=s)),
+        MAX_ERROR,
+    ),
+    "weight norm, ReLU": (
+        module(
+            lambda: torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(D, 16)), torch.nn.ReLU, _linear(16, 1)
+        ),
+        MAX_ERROR,
+    ),
+    "PCA, MLPRegressor": (
+        regressor(lambda s: make_pipeline(decomposition.PCA(4), _mlp(12, activation="tanh")(s))),
+        MAX_ERROR,
+    ),
+    "FrozenEstimator(MLPRegressor)": (frozen_regressor(_mlp(20)), MAX_ERROR),
+    "tanh (8, 5), clipped to its range": (
+        then(_TANH, lambda Y, seen: np.clip(Y, seen.min(), seen.max())),
+        MAX_ERROR,
+    ),
+    "tanh, the smaller of it and a bound": (
+        then(_TANH, lambda Y, seen: np.minimum(Y, np.quantile(seen, 0.9))),
+        MAX_ERROR,
+    ),
+    "ReLU, the larger of it and a bound": (
+        then(_MLP_20, lambda Y, seen: np.maximum(Y, np.quantile(seen, 0.3))),
+        MAX_ERROR,
+    ),
+    "MLPRegressor of DataFrames": (of_frames(_MLP_20), MAX_ERROR),
+    "tensors with gradients": (with_gradients(_linear(D, 10), torch.nn.Tanh, _linear(10, 1)), MAX_ERROR),
+    "clipped inputs": (network(8, 1, before=lambda X: np.clip(X, -2.5, 2.5)), MAX_ERROR),
+    "a row more is another output": (batch_norm_in_training, MAX_ERROR),
 }

@@ -12,16 +12,27 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 import seed_ranges
-from cases.real_models import BOOSTING, CALIBRATED, CONNECTIONS, MAX_POOLING, NETWORKS, OTHERS, TANH_CONNECTIONS, WIDE
+from cases.real_models import (
+    BOOSTING,
+    CALIBRATED,
+    CONNECTIONS,
+    DEPLOYED,
+    MAX_ERROR,
+    MAX_POOLING,
+    NETWORKS,
+    OTHERS,
+    TANH_CONNECTIONS,
+    WIDE,
+)
 from common import format_table
 from registry import part
 from skident import NetworkIdentifier
 
 MODELS, QUICK = 10, 1  # per kind
+_DEPLOYED = 5  # per kind of deployed models
 FIRST_SEED = seed_ranges.REAL_MODELS.start
 SECONDS = 20.0  # max_seconds of a fit
 SECONDS_WIDE = 60.0  # the same for wide networks
-MAX_ERROR = 1e-8  # over the outputs' standard deviation, at three standard deviations of the inputs
 FIRST_SENTENCE = 200  # characters
 REFUSED_IN = 5.0  # processor seconds
 _ROWS = 1000  # on which outputs are compared
@@ -48,13 +59,20 @@ def _trial(make, seed, seconds=SECONDS):
 
 def _error(fitted, model, X, seed):
     """Largest error over the outputs' standard deviation, on rows three standard deviations wide."""
+    frame, X = X, np.asarray(X)
     rows = X.mean(axis=0) + 3.0 * X.std(axis=0) * np.random.RandomState(seed).standard_normal((_ROWS, X.shape[1]))
     if isinstance(model, torch.nn.Module):
         truth = model(torch.as_tensor(rows)).numpy()
     else:
-        truth = model.predict_proba(rows) if hasattr(model, "predict_proba") else model(rows)
+        rows = rows if frame is X else type(frame)(rows, columns=frame.columns)
+        method = next((name for name in ("predict_proba", "predict") if hasattr(model, name)), "__call__")
+        truth = np.asarray(_detached(getattr(model, method)(rows)))
     found = fitted.predict_proba(rows) if hasattr(fitted, "classes_") else fitted.predict(rows)
     return float(np.abs(np.reshape(found, np.shape(truth)) - truth).max() / np.std(truth))
+
+
+def _detached(Y):
+    return Y.detach() if isinstance(Y, torch.Tensor) else Y
 
 
 def _trials(make, first, n, seconds=SECONDS):
@@ -132,6 +150,37 @@ class _Refused:
 
 _register("others")(_Refused(OTHERS))
 _register("boosting")(_Refused(BOOSTING))
+
+
+class _Deployed:
+    """Models in other number formats, clipped, and called in other ways, each with the error that it may have."""
+
+    @staticmethod
+    def run(trials, quick):
+        """Five models per kind."""
+        n, rows = (QUICK if quick else trials or _DEPLOYED), []
+        for name in [*DEPLOYED][: 3 if quick else None]:
+            make, tol = DEPLOYED[name]
+            rows.append({"name": name, "tol": tol, "trials": _said(name, _trials(make, FIRST_SEED, n))})
+        return {"rows": rows}
+
+    @staticmethod
+    def tables(result):
+        """Outcomes per kind; wrong in silence: exact or agreeing, with a larger error than the format allows."""
+        outcomes = ("exact", "agrees", "warned", "refused")
+        header = ["model", "error allowed", *outcomes, "wrong in silence", "largest error", "median s", "max s"]
+        rows = []
+        for row in result["rows"]:
+            trials, tol = row["trials"], row["tol"]
+            claimed = [t["error"] for t in trials if t["outcome"] in ("exact", "agrees")]
+            counts = [sum(t["outcome"] == outcome for t in trials) for outcome in outcomes]
+            seconds = [t["seconds"] for t in trials]
+            wrong, largest = sum(not error < tol for error in claimed), max(claimed, default=None)
+            rows.append([row["name"], tol, *counts, wrong, largest, float(np.median(seconds)), max(seconds)])
+        return format_table(header, rows)
+
+
+_register("deployed")(_Deployed)
 
 
 class _Calibrated(_Refused):

@@ -171,6 +171,22 @@ def test_steps_of_a_sequence(steps, units):
 
 
 @pytest.mark.parametrize("seed", [0, 1])
+def test_clipped_inputs_are_no_steps_of_a_sequence(seed):
+    """The borders are found; within them, as `input_range`, the network is recovered."""
+    network = make_network((6, 4, 1), output_activation="identity", shift_scale=0.1, random_state=seed)
+
+    def model(rows):
+        return network(np.clip(rows, -2.5, 2.5))
+
+    with pytest.raises(NotIdentified, match=r"clips its inputs.* 6 of 6 .*outside \(-2.5, 2.5\).*input_range"):
+        NetworkIdentifier(model, random_state=seed).fit(X)
+    inside = NetworkIdentifier(
+        model, input_range=(-2.5, 2.5), activation="tanh", layer_widths=(4, 1), random_state=seed
+    ).fit(X)
+    assert inside.report_.exact
+
+
+@pytest.mark.parametrize("seed", [0, 1])
 def test_a_clip_in_a_hidden_layer_is_named(seed):
     network = make_network((6, 10, 6, 1), activation="relu", output_activation="identity", random_state=seed)
     (W, V, U), (b, c, d) = network.weights, network.biases

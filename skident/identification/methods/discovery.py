@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from skident.fitting.pruning import prune_to, redundant_units
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified, OutOfBudgetError
+from skident.oracle.clipping import detect_clipped_inputs
 
 from ..attempt import design_where_units_vary, polished_attempt
 from ..saturating.downstream import fit_smallest_downstream
@@ -109,7 +112,7 @@ def _candidates(problem, first, first_layer):
     view = exact_view(problem, first, None) or View(where, first)
     if view.second_width is not None:
         yield from _two_hidden_layers(problem, view, m_1, m_L)
-    _refuse_recurrent(first)
+    _refuse_separate_inputs(problem, first)
     yield from _two_hidden_layers_on_patches(problem, first, first_layer)
     # Behind a second layer of known width, or with one of unknown width.
     for n_behind in (1, 2) if view.second_width is None else (2,):
@@ -118,11 +121,16 @@ def _candidates(problem, first, first_layer):
         yield from _more_hidden_layers(problem, view, n_behind, m_1, m_L)
 
 
-def _refuse_recurrent(first):
-    """Refuse a first layer whose units read separate steps of a sequence, once shallow networks do not explain it."""
+def _refuse_separate_inputs(problem, first):
+    """Refuse a first layer whose units read separate steps of a sequence, once shallow networks do not explain it.
+
+    Clipped inputs look the same: each of them ends at borders of its own.
+    """
     n_steps = steps_of_sequence(first.weights)
     if n_steps is None:
         return
+    if np.isfinite(detect_clipped_inputs(problem.oracle)).any():
+        raise NotIdentified("model", "clipped inputs", "the model clips its inputs.", final=True)
     raise NotIdentified(
         "model",
         "recurrent",
