@@ -139,7 +139,7 @@ def _deep_after(error, problem, leaky):
         raise NotIdentified(
             "activation boundaries",
             error.reason,
-            "no ReLU network was recovered: more layers than can be recovered, max pooling between layers, or other units. "
+            "no ReLU network was recovered: it has too many layers, max pooling between layers, or other units. "
             f"With one hidden layer: {error} With more: {deeper}",
         ) from deeper
 
