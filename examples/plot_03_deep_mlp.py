@@ -35,46 +35,46 @@ def digits():
 
 
 # %%
-# Each model is trained, recovered from its `predict`, and compared with its true
-# weights. One column of the picture per model.
-figure, axes = plt.subplots(
-    2, 2, figsize=(10, 6.5), height_ratios=(3, 2), sharex="col", layout="constrained"
-)
-for column, (data, hidden) in enumerate(((diabetes, (8, 5)), (digits, (16, 8)))):
-    # Train the model; only `predict` is public.
+# Train two models; only their `predict` is public.
+models = {}
+for data, hidden in ((diabetes, (8, 5)), (digits, (16, 8))):
     X, Y = data()
     mlp = MLPRegressor(
         hidden_layer_sizes=hidden, activation="tanh", max_iter=1000, random_state=0
     ).fit(X, Y)
     print(f"{data.__name__}: trained, R^2 = {mlp.score(X, Y):.2f} on the training data")
+    models[data.__name__] = X, mlp
 
-    # Recover the network.
+# %%
+# Recover both. The samples set the location and scale of the inputs.
+recovered = {}
+for name, (X, mlp) in models.items():
     start = time.perf_counter()
     identifier = NetworkIdentifier(
         mlp.predict, layer_widths="auto", activation="tanh", random_state=0
     ).fit(X)
     seconds = time.perf_counter() - start
     found, report = identifier.network_, identifier.report_
+    print(f"{name}: layers of {found.layer_widths} units, exact: {report.exact}")
     print(
-        f"  recovered: layers of {found.layer_widths} units, {found.n_parameters} "
-        "parameters"
+        f"  relative maximum error on held-out inputs: {report.relative_max_error:.1e}"
     )
     print(
-        f"  {identifier.n_queries_:,} queries in {seconds:.1f} s, route: {report.route}"
+        f"  {identifier.n_queries_:,} queries, {seconds:.1f} s, route: {report.route}"
     )
-    print(
-        "  relative maximum error on held-out inputs: "
-        f"{report.relative_max_error:.1e}, exact: {report.exact}"
-    )
+    recovered[name] = found
 
-    # Compare every weight and bias with the true one.
-    truth = FeedforwardNetwork.from_sklearn(mlp)
-    print(
-        "  maximum relative error of a weight or bias: "
-        f"{parameter_error(truth, found):.1e}"
-    )
-    display = WeightRecoveryDisplay.from_networks(truth, found, ax=axes[:, column])
+# %%
+# Compare every weight and bias with the true one, one column per model.
+figure, axes = plt.subplots(
+    2, 2, figsize=(10, 6.5), height_ratios=(3, 2), sharex="col", layout="constrained"
+)
+for column, (name, found) in zip(axes.T, recovered.items()):
+    truth = FeedforwardNetwork.from_sklearn(models[name][1])
+    error = parameter_error(truth, found)
+    print(f"{name}: maximum relative error of a weight or bias: {error:.1e}")
+    display = WeightRecoveryDisplay.from_networks(truth, found, ax=column)
     display.ax_.set_title(
-        f"{data.__name__}: {X.shape[1]} inputs, layers of {found.layer_widths}"
+        f"{name}: {found.n_inputs} inputs, {found.layer_widths} units"
     )
 figure.savefig("deep_mlp.png", dpi=200)

@@ -17,11 +17,13 @@ import matplotlib.pyplot as plt
 from skident.inspection import PhaseTransitionDisplay
 from skident.landscape import TrainingTrials, phase_transition
 
+# %%
+# The sweeps: samples, inputs, hidden units, activation, and the paper's half-point.
 SOFTPLUS, QUADRATIC = (
     {"activation": "softplus", "sharpness": 10.0},
     {"activation": "quadratic"},
 )
-PANELS = {  # sizes, activation, the paper's half-point
+PANELS = {
     "2a: softplus, d = 10": ((100, 10, range(9, 15)), SOFTPLUS, 11.40),
     "2b: softplus, k = 10": ((100, range(9, 15), 10), SOFTPLUS, 10.70),
     "3a: quadratic, d = 20": ((100, 20, range(4, 9)), QUADRATIC, 5.5),
@@ -32,17 +34,22 @@ PANELS = {  # sizes, activation, the paper's half-point
 # Count successful trials on each sweep.
 n_trials = 6
 n_starts = 6
-figure, axes = plt.subplots(2, 2, figsize=(9, 6.4), layout="constrained")
-for ax, (name, (sizes, options, reference)) in zip(axes.flat, PANELS.items()):
+transitions = {}
+for name, (sizes, options, reference) in PANELS.items():
     start = time.perf_counter()
     trials = TrainingTrials(n_trials=n_trials, n_starts=n_starts)
     found = phase_transition(*sizes, **options, trials=trials, random_state=0)
     low, high = found.interval
     print(
         f"{name}: half-point {found.half_point:.2f} [{low:.2f}, {high:.2f}], paper "
-        f"{reference}, "
-        f"{time.perf_counter() - start:.1f} s"
+        f"{reference}, {time.perf_counter() - start:.1f} s"
     )
-    PhaseTransitionDisplay.from_transition(found, ax=ax, reference=reference)
+    transitions[name] = found
+
+# %%
+# Rates of success, with the fitted transitions.
+figure, axes = plt.subplots(2, 2, figsize=(9, 6.4), layout="constrained")
+for ax, (name, found) in zip(axes.flat, transitions.items()):
+    PhaseTransitionDisplay.from_transition(found, ax=ax, reference=PANELS[name][2])
     ax.set_title(name, fontsize="medium")
 figure.savefig("phase_transition.png", dpi=200)
