@@ -158,11 +158,11 @@ def measure(box, seed):
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("size", [1e-6, 1e-3])
 def test_fresh_noise_of_every_output(size, seed):
-    """Twenty degrees of freedom: the estimate's own standard deviation is 16 %, three of them are 50 %."""
+    """120 degrees of freedom: the estimate's own standard deviation is 6.5 %, three of them are 20 %."""
     net, rng, unit = network(seed), np.random.RandomState(seed + 100), np.array([1.0, 10.0, 0.1])
     std, repeatable, n_queries = measure(lambda X: net(X) + size * unit * rng.standard_normal((len(X), 3)), seed)
-    assert np.all(np.abs(std / (size * unit) - 1) < 0.5)
-    assert not repeatable and n_queries <= 100
+    assert np.all(np.abs(std / (size * unit) - 1) < 0.2)
+    assert not repeatable and n_queries <= 400
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -26,6 +26,8 @@ _ROUNDS = 8  # rounds of lines (budget)
 _LEAST_ROUNDS = 3  # rounds whatever time is left
 _SEARCH_SHARE = 0.3  # of max_seconds for these rounds (budget)
 _IDLE = 1  # rounds without a further unit that end the search
+_ONE_SPACING = 0.1  # relative difference from the spacing of outputs up to which a jump may be their rounding
+_STEEP = 30.0  # factor of the usual norm from which weights may be those of such a jump: 10^4 and more
 _POINTS = 8  # far points per unit whose outputs enter the joint fit (budget)
 _FAR_ROUNDS = 3  # joint fits with these
 _CONSISTENT = 2.0  # residual of the outputs around a point, in their errors, up to which it enters
@@ -43,9 +45,10 @@ _EXPLAINED = 1.3  # scale of the residuals, in standard deviations of the errors
 _STARTS = 48  # random starts of a further unit (budget)
 _START_ROWS = 5000  # outputs of these fits (budget)
 _START_STEPS = 25  # steps of these fits
+_BEST_STARTS = 8  # of these fits, that are continued on all outputs
 _FURTHER = 6  # further units at most
-_SIGNIFICANT = 4.5  # standard errors of an outgoing weight below which a unit is redundant: 1e-5 by chance
-_DOUBTFUL = 2.0  # the same in a first fit to few outputs
+_SIGNIFICANT = 30.0  # standard errors of an outgoing weight below which a unit may be redundant: two may be one
+_REMOVALS = 2  # units whose removal is tried before none is redundant
 _CUT = 6.0  # standard deviations from which a residual costs no more
 _UNIFORM = 12.0**-0.5  # standard deviation of an error uniform over one spacing
 _LEAST = 1e-7  # smallest error over the outputs' deviation: rounding of float32 inside of the model
@@ -83,11 +86,13 @@ def find_noisy_network(oracle, *, activation="tanh", rng=None, callback=None):
     fit = search.completed(search.regressed(weights, biases, rows), rows)
     if fit.scale > _NEARLY:
         return None
-    network = search.without_redundant_units(fit, rows, _DOUBTFUL).network
-    rows = search.near_units(network.weights[0], network.biases[0], _ROWS)
-    fit = search.with_further_units(search.polished(network, rows), rows)
-    fit = search.without_redundant_units(fit, rows)
+    rows = search.near_units(fit.network.weights[0], fit.network.biases[0], _ROWS)
+    fit = search.with_further_units(search.polished(fit.network, rows), rows)
     fit, rows = search.with_far_points(fit, rows, units)
+    n_units = fit.network.layer_widths[0]
+    fit = search.without_redundant_units(fit, rows)
+    if fit.network.layer_widths[0] < n_units:  # redundant units may have hidden small ones
+        fit = search.with_further_units(fit, rows)
     checked = search.near(_CHECKED)
     scale = residual_scale((fit.network(checked.inputs) - checked.outputs) / checked.std, _QUANTILE)
     return NoisyNetwork(fit.network, replace(rows, std=rows.std * fit.scale), scale) if scale < _EXPLAINED else None
@@ -134,7 +139,9 @@ class _Search:
             std = float(np.max(self.oracle.accuracy.std))
             steps = find_steps(self.query, self.oracle.n_inputs, std, _LINES, self.rng)
             if len(steps):
-                local = fit_local_units(self.query, steps, self.activation, self.std_of, self.rng)
+                local = self._without_rounding(
+                    fit_local_units(self.query, steps, self.activation, self.std_of, self.rng)
+                )
                 pool = local if pool is None else pool.joined(local)
             before, units = len(units), [] if pool is None else fuse_units(pool)
             if callback is not None:
@@ -143,6 +150,16 @@ class _Search:
             if idle > _IDLE:
                 break
         return units
+
+    def _without_rounding(self, local):
+        """Local units that are no jump of rounded outputs by their spacing, far out where a unit is nearly constant."""
+        accuracy = self.oracle.accuracy
+        if accuracy.kind != "decimals":
+            return local
+        low, high = self.activation.limits
+        jumps = local.heights * (high - low) * np.abs(self.oracle.output_scale[0]) * 10.0**accuracy.decimals
+        norms = np.linalg.norm(local.weights, axis=1)
+        return local.take(np.flatnonzero((np.abs(jumps - 1.0) > _ONE_SPACING) | (norms < _STEEP * np.median(norms))))
 
     def near_units(self, weights, biases, per_parameter):
         """A sample near the units' hyperplanes and near the center."""
@@ -163,7 +180,7 @@ class _Search:
             residual = ((fit.network(far.inputs) - far.outputs) / far.std).reshape(local.outputs.shape)
             known = np.sqrt(np.mean(residual**2, axis=1)) < _CONSISTENT * max(fit.scale, 1.0)
             some = np.repeat(known, local.outputs.shape[1])
-            more = _joined([near, FitSample(far.inputs[some], far.outputs[some], far.std[some])])
+            more = _joined([near, FitSample(*(getattr(far, name)[some] for name in _FIELDS))])
             better = self.polished(fit.network, more)
             if better.scale > _WORSE * fit.scale:
                 break
@@ -220,30 +237,34 @@ class _Search:
         """Weights (D,) and bias of the unit that explains most of the residuals near the center, of random starts."""
         D, rng = self.oracle.n_inputs, self.rng
         near = np.flatnonzero(np.linalg.norm(rows.inputs, axis=1) < 3.0 * _WIDE * np.sqrt(D))
-        some = rng.permutation(near)[:_START_ROWS]
-        residual = ((rows.outputs - network(rows.inputs)) / rows.std)[some, 0]
+        near = rng.permutation(near)
+        residual = ((rows.outputs - network(rows.inputs)) / rows.std)[near, 0]
         norm = np.median(np.linalg.norm(network.weights[0], axis=0))
         x = np.zeros((_STARTS, D + 3))
         x[:, :D] = norm / np.sqrt(D) * rng.standard_normal((_STARTS, D))
         x[:, D], x[:, D + 1] = norm * rng.standard_normal(_STARTS), 0.1
-        U = np.broadcast_to(np.column_stack([rows.inputs[some], np.ones(len(some))]), (_STARTS, len(some), D + 1))
-        fits = UnitFits(self.activation, U, np.broadcast_to(residual, (_STARTS, len(some))))
-        result = batched_levenberg_marquardt(fits, x, Ending(max_iter=_START_STEPS, damping=1e-2))
-        best = result.x[result.cost.argmin()]
-        return best[:D], best[D]
+        inputs = np.column_stack([rows.inputs[near], np.ones(len(near))])
+        for n in (_START_ROWS, len(near)):
+            U = np.broadcast_to(inputs[:n], (len(x), *inputs[:n].shape))
+            fits = UnitFits(self.activation, U, np.broadcast_to(residual[:n], (len(x), len(residual[:n]))))
+            result = batched_levenberg_marquardt(fits, x, Ending(max_iter=_START_STEPS, damping=1e-2))
+            x = result.x[np.argsort(result.cost)[:_BEST_STARTS]]
+        return x[0, :D], x[0, D]
 
-    def without_redundant_units(self, fit, rows, least=_SIGNIFICANT):
-        """The fit of the units whose outgoing weight is significant."""
+    def without_redundant_units(self, fit, rows):
+        """The fit of the units that explain more than noise, of those whose outgoing weight is hardly significant."""
         while True:
-            network = fit.network
-            size = np.abs(network.weights[1][:, 0]) / _outgoing_errors(network, rows)
-            if size.min() > least or len(size) == 1:
-                return fit
-            kept = np.arange(len(size)) != size.argmin()
-            less = self.polished(self.regressed(network.weights[0][:, kept], network.biases[0][kept], rows), rows)
-            if self._pays(less, fit, rows):  # a nearly linear unit is significant, though not its outgoing weight
+            size = np.abs(fit.network.weights[1][:, 0]) / _outgoing_errors(fit.network, rows)
+            doubtful = [k for k in np.argsort(size)[:_REMOVALS] if size[k] < _SIGNIFICANT and len(size) > 1]
+            smaller = (self._without_unit(fit.network, k, rows) for k in doubtful)
+            less = next((less for less in smaller if not self._pays(less, fit, rows)), None)
+            if less is None:
                 return fit
             fit = less
+
+    def _without_unit(self, network, k, rows):
+        kept = np.arange(network.layer_widths[0]) != k
+        return self.polished(self.regressed(network.weights[0][:, kept], network.biases[0][kept], rows), rows)
 
     def _pays(self, fit, more, rows):
         """Whether a unit more explains more than noise does: the Bayesian information criterion."""
