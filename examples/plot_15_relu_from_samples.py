@@ -19,6 +19,8 @@ from skident import TensorReLURegressor
 from skident.datasets import make_relu_network
 from skident.metrics import unit_matching_error
 
+# sphinx_gallery_thumbnail_number = 2
+
 D, M, NOISE = 20, 10, 0.1
 METHODS = {
     "literal algorithm": {"method": "literal"},

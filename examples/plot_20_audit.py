@@ -25,6 +25,8 @@ from skident import NetworkVerifier
 from skident.audit.parameters import ParameterEffects
 from skident.network import FeedforwardNetwork
 
+# sphinx_gallery_thumbnail_number = 2
+
 LAYER, ROW, UNIT = 1, 42, 17  # the weight that is changed
 
 

@@ -220,7 +220,7 @@ class FirstLayer:
         if missing is None:
             raise NotIdentified(
                 "boundary", "scattered", "no hyperplane along which the decision boundary bends everywhere was "
-                "detected: the model is no network with one or two hidden ReLU layers (neighbors, more layers?).",
+                "detected: the model is no network with one or two hidden ReLU layers (nearest neighbors?).",
                 final=True,
             )  # fmt: skip
         linear = np.arange(self.rank) >= len(H)
