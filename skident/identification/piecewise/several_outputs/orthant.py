@@ -63,6 +63,9 @@ class SecondLayer:
             a, active, tries = self.seen.pop(0)
             self.seen.append((a, active, tries - 1))
             ends = _aimed(a, active, self.rng)
+        elif self.search.candidates and aim:  # a rare unit: no second line has met its boundary
+            normal = self.search.candidates[self.rng.randint(len(self.search.candidates))][0]
+            ends = _aimed(normal, np.ones(self.m, dtype=bool), self.rng)
         else:
             ends = _random_ends(self.m, self.rng)
         ends = [self._within_reach(end) for end in ends]
