@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from skident import NetworkIdentifier
+from skident import NetworkCompressor, NetworkIdentifier, verify_same
 from skident.datasets import make_network
 from skident.identification.activation.linear_skip import far_linear_part
 from skident.metrics import relative_max_error
@@ -86,8 +86,42 @@ def test_linear_units_of_a_network(widths, tmp_path):
     whole.save(tmp_path / "whole.safetensors")
     assert FeedforwardNetwork.load(tmp_path / "whole.safetensors") == whole
     assert whole.activation == "tanh and 2 linear"
-    with pytest.raises(ValueError, match="got a custom 'tanh and 2 linear'"):
-        whole.to_onnx()
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu", "gelu", "leaky_relu"])
+@pytest.mark.parametrize("widths", [(6, 2), (6, 4, 2)])
+def test_linear_units_in_an_onnx_file(widths, activation, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    inner = network(*widths, activation=activation)
+    path = tmp_path / "whole.onnx"
+    with_linear_skip(inner, A).to_onnx(path, dtype="float64" if activation != "gelu" else "float32")
+    session = onnxruntime.InferenceSession(path)
+    given = session.get_inputs()[0]
+    rows = X.astype("float32" if "float)" in given.type else float)
+    expected = inner(X) + X @ A
+    np.testing.assert_allclose(session.run(None, {given.name: rows})[0], expected, rtol=0, atol=1e-4)
+
+
+def test_linear_units_in_an_audit():
+    whole = with_linear_skip(network(6, 2), A)
+    assert verify_same(lambda rows: whole(rows), whole, X).verdict == "the same"
+    weights = [W.copy() for W in whole.weights]
+    weights[1][-1, 0] *= 1.01
+    changed = whole.with_parameters(weights, whole.biases)
+    report = verify_same(lambda rows: changed(rows), whole, X)
+    assert report.verdict == "different" and "weights[1][7, 0]" in str(report)
+
+
+def test_linear_units_are_kept_by_compression():
+    whole = with_linear_skip(network(30, 2, seed=1), A)
+    compressor = NetworkCompressor(whole, tol=0.05, random_state=0).fit(X)
+    assert compressor.network_.layer_widths[0] < 30 and compressor.network_.activation == "tanh and 2 linear"
+
+
+def test_linear_units_in_a_table():
+    whole = with_linear_skip(network(6, 2), A)
+    assert len(whole.to_frame()) == whole.n_parameters
+    assert "tanh and 2 linear" in str(whole)
 
 
 def test_a_skip_of_rank_zero_adds_no_unit():

@@ -9,7 +9,7 @@ from scipy.special import erf, erfinv, expit, logit
 
 from skident.oracle import logits_from_probabilities
 
-from .growth import NOISE_SIGMAS
+from .growth import NOISE_SIGMAS, classify_near_center
 
 __all__ = ["OutputEvidence", "PreActivationOracle", "detect_output_activation", "inverse"]
 
@@ -183,6 +183,9 @@ def detect_output_activation(oracle, rng, noise=0.0, farthest=1e5):
     for name, both in reached.items():
         if both:
             return _saturated(oracle, name, E, Y, noise)
+    for name in (name for name, both in reached.items() if both is not None):
+        if classify_near_center(PreActivationOracle(oracle, name, noise), rng) == "piecewise":
+            return OutputEvidence(name, "", f"outputs reach one limit, and are piecewise linear before {name}", True)
     if any(both is not None for both in reached.values()):
         return OutputEvidence("identity", "as behind tanh or sigmoid", "outputs reach 1 and no other limit", True)
     evidence = _from_jumps(oracle, rng, within, noise)

@@ -8,6 +8,7 @@ import numpy as np
 from onnx import TensorProto, checker, helper, numpy_helper
 
 from ..activations import ACTIVATIONS, Clip, LeakyReLU, is_built_in
+from ..partly_linear import PartlyLinear
 
 __all__ = ["network_model", "write_model"]
 
@@ -47,7 +48,8 @@ def network_model(network, dtype):
         for name, width in (("X", network.n_inputs), ("Y", network.n_outputs))
     )
     graph = helper.make_graph(nodes, "skident.FeedforwardNetwork", inputs, outputs, tensors)
-    version = max(_OPERATOR_SETS.get(g.name, _OPERATOR_SET) for g in network.activations)
+    bases = [g.base if isinstance(g, PartlyLinear) else g for g in network.activations]
+    version = max(_OPERATOR_SETS.get(g.name, _OPERATOR_SET) for g in bases)
     model = helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", version)], ir_version=_IR_VERSION, producer_name="skident"
     )
@@ -82,6 +84,8 @@ def _activation_nodes(activation, values, dtype):
     name = f"{values}_{activation.name}"
     if isinstance(activation, Clip):
         return _clip_nodes(activation, values, dtype)
+    if isinstance(activation, PartlyLinear):
+        return _partly_linear_nodes(activation, values, dtype)
     if isinstance(activation, LeakyReLU):
         return _leaky_nodes(activation.negative_slope, values, name, dtype)
     if not is_built_in(activation):
@@ -109,6 +113,22 @@ def _clip_nodes(activation, values, dtype):
             nodes.append(helper.make_node(kind, [values, f"{name}_bound"], [name], name=name))
             values = name
     return nodes or [helper.make_node("Identity", [values], [f"{values}_clip"], name=f"{values}_clip")], tensors
+
+
+def _partly_linear_nodes(activation, values, dtype):
+    """An activation of all columns but the last ones: two slices, and their concatenation."""
+    names, end = [f"{values}_units", f"{values}_linear"], np.array([-activation.n_linear])
+    bounds = {"start": np.array([0]), "end": end, "last": np.array([np.iinfo(np.int64).max]), "axis": np.array([1])}
+    tensors = [numpy_helper.from_array(bound, f"{values}_{name}") for name, bound in bounds.items()]
+    start, end, last, axis = (tensor.name for tensor in tensors)
+    nodes = [
+        helper.make_node("Slice", [values, *ends, axis], [name], name=name)
+        for name, ends in zip(names, ((start, end), (end, last)))
+    ]
+    inner, constants = _activation_nodes(activation.base, names[0], dtype)
+    joined = f"{values}_beside_linear"
+    last_node = helper.make_node("Concat", [inner[-1].output[0], names[1]], [joined], name=joined, axis=1)
+    return [*nodes, *inner, last_node], [*tensors, *constants]
 
 
 def _leaky_nodes(slope, values, name, dtype):
