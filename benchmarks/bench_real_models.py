@@ -5,12 +5,13 @@ python benchmarks/bench_real_models.py --part networks   networks, and some that
 python benchmarks/bench_real_models.py --part connections  residual blocks, concatenated skips, averages
 python benchmarks/bench_real_models.py --part wide       tanh (64, 32)
 python benchmarks/bench_real_models.py --part others     trees, neighbors, kernels, splines, recurrent networks, labels
+python benchmarks/bench_real_models.py --part layer_norm  attempts at LayerNorm with what is in the package
 python benchmarks/bench_real_models.py --quick           three kinds per part, writes no results
 """
 
 from __future__ import annotations
 
-from parts import real_models  # noqa: F401  (registers the parts)
+from parts import layer_norm, real_models  # noqa: F401  (registers the parts)
 from registry import run_parts
 
 if __name__ == "__main__":

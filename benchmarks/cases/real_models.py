@@ -32,10 +32,10 @@ MAX_ERROR = 1e-8  # over the outputs' standard deviation, at three standard devi
 LINEAR = {"output_activation": "identity"}
 
 
-def samples(seed):
+def samples(seed, n_inputs=D):
     """Inputs (n, D) and a nonlinear target with noise."""
     rng = np.random.RandomState(seed)
-    X = rng.standard_normal((N_SAMPLES, D))
+    X = rng.standard_normal((N_SAMPLES, n_inputs))
     return X, np.sin(X[:, 0]) + X[:, 1] * X[:, 2] / 2 + np.abs(X[:, 3]) + 0.05 * rng.standard_normal(N_SAMPLES)
 
 
@@ -93,12 +93,12 @@ def sequence(make, shape):
     return model
 
 
-def network(*widths, activation="tanh", change=lambda Y, X: Y, before=lambda X: X):
+def network(*widths, activation="tanh", n_inputs=D, change=lambda Y, X: Y, before=lambda X: X):
     """A random network, and what is done to its inputs and outputs."""
 
     def model(seed):
-        net = make_network((D, *widths), activation=activation, shift_scale=0.5, random_state=seed, **LINEAR)
-        return (lambda X: change(net(before(X)), X)), samples(seed)[0]
+        net = make_network((n_inputs, *widths), activation=activation, shift_scale=0.5, random_state=seed, **LINEAR)
+        return (lambda X: change(net(before(X)), X)), samples(seed, n_inputs)[0]
 
     return model
 
@@ -412,7 +412,7 @@ MAX_POOLING = {
     "ReLU units, max of 4": maxout(6, 4),
     "convolution, max pooling 2 x 2": images((1, 6, 6), lambda: torch.nn.Conv2d(1, 2, 3), torch.nn.MaxPool2d(2)),
 }
-WIDE = {"tanh (64, 32)": network(64, 32, 1)}
+WIDE = {"tanh (64, 32), 20 inputs": network(64, 32, 1, n_inputs=20)}
 TREES, LOCAL, LAYER_NORM, RECURRENT = "tree ensemble", "local kernel", "LayerNorm", "recurrent network"
 INT8, COLUMN, LABELS = "dynamic int8 quantization", "integer or categorical column", "class labels"
 # The model and the noun that its message must have.
