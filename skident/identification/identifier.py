@@ -32,7 +32,7 @@ from .activation.calibration import declared_calibration
 from .diagnosis import budget_named, explained, warning_of
 from .exact_bits import FORMAT_DIGITS, round_validated
 from .from_labels import network_from_labels
-from .observe import observe, pose, refuse
+from .observe import kinks_between_curves, observe, pose, refuse
 from .options import IdentifierOptions
 from .parameter_errors import standard_errors_of
 from .plan import plan
@@ -386,7 +386,7 @@ def _is_default(value):
 
 def _recover(readings, model, options, rng):
     """The validation of the first reading that explains the outputs, else of the best one, and its plan."""
-    best, failure, readings = None, None, iter(readings)
+    best, failure, problem, readings = None, None, None, iter(readings)
     while best is None or not best[0].explained:
         try:
             reading = next(readings, None)  # queries the model, and keeps what was recovered if the budget ends
@@ -403,6 +403,8 @@ def _recover(readings, model, options, rng):
             best = validation, steps
     if (best is None or not best[0].explained) and (failure is None or failure.stage != "model"):
         refuse(declared_calibration(model), options)
+        if best is None:
+            refuse(kinks_between_curves(problem), options)
     if best is None:
         raise failure
     return best
