@@ -32,7 +32,7 @@ from .activation.calibration import declared_calibration
 from .diagnosis import budget_named, explained, warning_of
 from .exact_bits import FORMAT_DIGITS, round_validated
 from .from_labels import network_from_labels
-from .observe import kinks_between_curves, observe, pose, refuse
+from .observe import observe, pose, refuse, sharp_bends_of
 from .options import IdentifierOptions
 from .parameter_errors import standard_errors_of
 from .plan import plan
@@ -404,7 +404,7 @@ def _recover(readings, model, options, rng):
     if (best is None or not best[0].explained) and (failure is None or failure.stage != "model"):
         refuse(declared_calibration(model), options)
         if best is None:
-            refuse(kinks_between_curves(problem), options)
+            refuse(sharp_bends_of(problem), options)
     if best is None:
         raise failure
     return best

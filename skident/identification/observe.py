@@ -14,15 +14,15 @@ from skident.oracle.black_box import has_known_activations, query_where_outputs_
 
 from .activation import ActivationEvidence, classify_near_center, detect_activation
 from .activation.calibration import recognize_calibration
-from .activation.curved_kinks import recognize_curved_kinks
 from .activation.linear_skip import WithoutLinearPart, far_linear_part
 from .activation.other_models import CLEAR, discrete_columns, recognize_labels, recognize_other_model
 from .activation.plateaus import clipped_range
+from .activation.sharp_bends import recognize_sharp_bends
 from .methods.near_data import predict_determined
 from .problem import HeldOut, Pipeline, Problem
 from .query_points import evenly_spaced_rows, held_out_points, must_stay_near_center, samples_in_range
 
-__all__ = ["Reading", "kinks_between_curves", "observe", "pose", "refuse"]
+__all__ = ["Reading", "sharp_bends_of", "observe", "pose", "refuse"]
 
 _NEAR = 100.0  # distance, in sqrt(D) standard deviations, within which plateaus are searched first
 _DETECTION_QUERIES = 10_000  # max_queries from which activations are detected: detection takes about 1,200 of them
@@ -169,14 +169,14 @@ def _calibration(oracle, X):
         return None
 
 
-def kinks_between_curves(problem):
-    """`OtherModel` if the outputs of a problem of smooth units have kinks; None otherwise, or if none was posed."""
+def sharp_bends_of(problem):
+    """`OtherModel` if the outputs of a problem of smooth units have sharp bends; None otherwise."""
     if problem is None or not problem.oracle.accuracy.exact or problem.oracle.restricted:
         return None
     if problem.activations[0] == "auto" or not get_activation(problem.activations[0]).smooth:
         return None
     try:
-        return recognize_curved_kinks(problem.oracle, np.random.RandomState(0))
+        return recognize_sharp_bends(problem.oracle, np.random.RandomState(0))
     except (BlackBoxError, OutOfBudgetError):
         return None
 

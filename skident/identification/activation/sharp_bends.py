@@ -1,4 +1,4 @@
-"""Outputs that are curved and have kinks: max pooling, or ReLU units, in front of smooth units."""
+"""Outputs that are curved and have sharp bends: max pooling, or ReLU units, in front of smooth units."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import numpy as np
 from ..query_points import query_block
 from .other_models import OtherModel
 
-__all__ = ["recognize_curved_kinks"]
+__all__ = ["recognize_sharp_bends"]
 
 _LINES = 12  # near the center (budget)
 _REACH = 2.0  # standard deviations of each input, to either side
 _POINTS = 129  # per line
 _PARTS = 16  # into which the two intervals around the sharpest bend are divided per round
 _ROUNDS = 4  # of division: to 1e-5 standard deviations
-_KEPT = 0.3  # share of the change of slope left at the end, of a kink: that of a smooth bend shrinks to 1e-3 or less
+_KEPT = 0.3  # share of the change of slope left at the end, of a sharp bend: a smooth one keeps 1e-3 or less
 _ROUNDINGS = 1e3  # eps of the outputs that the bend exceeds in the end
-_MANY = 0.3  # share of lines with a kink
+_MANY = 0.3  # share of lines with a sharp bend
 
 
-def recognize_curved_kinks(oracle, rng):
-    """`OtherModel` if outputs of smooth units have kinks on lines near the center; None otherwise. 2,400 queries."""
+def recognize_sharp_bends(oracle, rng):
+    """`OtherModel` if outputs of smooth units have sharp bends near the center; None otherwise. 2,400 queries."""
     start, direction = rng.standard_normal((2, _LINES, 1, oracle.n_inputs))
     t, rows, sizes = np.tile(np.linspace(-_REACH, _REACH, _POINTS), (_LINES, 1)), np.arange(_LINES), []
     for _ in range(_ROUNDS + 1):
@@ -30,12 +30,12 @@ def recognize_curved_kinks(oracle, rng):
         sizes.append(bend[rows, k] / step)
         t = np.linspace(t[rows, k], t[rows, k + 2], _PARTS + 1, axis=1)
     clear = bend[rows, k] > _ROUNDINGS * np.finfo(float).eps * np.abs(Y).max()
-    kinks = clear & (sizes[-1] > _KEPT * sizes[0])
-    if kinks.mean() < _MANY:
+    sharp = clear & (sizes[-1] > _KEPT * sizes[0])
+    if sharp.mean() < _MANY:
         return None
     return OtherModel(
-        "kinks between curves",
-        "the outputs are curved and have kinks: max pooling or ReLU units in front of smooth units, or units of several "
+        "sharp bends",
+        "the outputs are curved and have sharp bends: max pooling or ReLU units in front of smooth units, or several "
         "activations, which are not identified.",
-        f"kinks on {kinks.sum()} of {_LINES} lines near the center",
+        f"sharp bends on {sharp.sum()} of {_LINES} lines near the center",
     )
