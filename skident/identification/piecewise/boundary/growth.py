@@ -216,17 +216,20 @@ def points_beyond(labels, surface, k, start, rng):
 
     Errors of a unit's hyperplane are inverse to these distances, and units behind it inherit them.
     """
-    X, side = [], surface.signs(start)[k]
+    near, side = [], surface.signs(start)[k]
     wanted = len(start) + 1 + _MORE_BEYOND if len(start) < _MANY_INPUTS else int(_RATIO_BEYOND * len(start))
     for target in labels.draw(_TRIES_BEYOND * wanted, rng, _BEYOND_TARGETS):
-        if len(X) >= wanted:
+        if len(near) >= wanted:
             break
         path = surface.path(start, target).before_walls(labels.room)
         for share in _SHARES if len(path.lengths) else ():
             Y, i = path.at(np.array([share * path.lengths.sum()]))
             n, size = path.normals(i)[0], _INTERVAL * sizes(Y)
             if surface.signs(Y[0])[k] == side and bracket(labels, Y, n, size, surface.pair)[0]:
-                t, _, above = bisect(labels, Y, n, -size, size, surface.pair[1])
-                X += [Y[0] + t[0] * n] if above[0] == surface.pair[0] else []
+                near.append((Y[0], n, size[0]))
                 break
-    return np.array(X).reshape(-1, len(start))
+    if not near:
+        return np.zeros((0, len(start)))
+    Y, N, size = (np.array(column) for column in zip(*near, strict=True))
+    t, _, above = bisect(labels, Y, N, -size, size, surface.pair[1])
+    return (Y + t[:, None] * N)[above == surface.pair[0]]
