@@ -16,6 +16,7 @@ _NEXT_ROWS = 100  # rows there (budget)
 _NEXT_ROWS_PIECEWISE = 3000  # the same of ReLU networks from inexact outputs: a unit may be active at one in a thousand
 _TIMES_TOL = 3.0  # the tolerance there: errors of the weights count for three times as much
 _CANDIDATES = 10_000  # rows there on which only the network is evaluated
+_CANDIDATES_AT_ONCE = 1000  # of them, for memory: 6 MB with 784 inputs
 _EXTREMES = 3  # queried rows per extreme (budget)
 _MOST_INPUTS = 50  # of which the extreme rows are queried
 _FAR = (10.0, 1e3)  # standard deviations at which other outputs are those of another function
@@ -112,12 +113,16 @@ def _elsewhere(problem, network):
 def _extreme_points(problem, network):
     """Standardized points (n, D) at which an output of the network or an input is extreme: clips start there."""
     oracle, rng = problem.oracle, np.random.RandomState(1)
-    U = _NEXT * rng.standard_normal((_CANDIDATES, oracle.n_inputs))
-    Y = network.without_clip()(oracle.to_inputs(U))
-    which = [order[part] for order in np.argsort(Y, axis=0).T for part in (slice(_EXTREMES), slice(-_EXTREMES, None))]
     some = np.linspace(0, oracle.n_inputs - 1, min(oracle.n_inputs, _MOST_INPUTS)).astype(int)
-    which += [U[:, some].argmin(axis=0), U[:, some].argmax(axis=0)]
-    return U[np.unique(np.concatenate(which))]
+    U = np.empty((0, oracle.n_inputs))
+    for _ in range(_CANDIDATES // _CANDIDATES_AT_ONCE):
+        U = np.concatenate([U, _NEXT * rng.standard_normal((_CANDIDATES_AT_ONCE, oracle.n_inputs))])
+        Y = network.without_clip()(oracle.to_inputs(U))
+        ends = (slice(_EXTREMES), slice(-_EXTREMES, None))
+        which = [order[part] for order in np.argsort(Y, axis=0).T for part in ends]
+        which += [U[:, some].argmin(axis=0), U[:, some].argmax(axis=0)]
+        U = U[np.unique(np.concatenate(which))]
+    return U
 
 
 def _errors(problem, network, X, Y):

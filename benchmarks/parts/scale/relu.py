@@ -5,23 +5,26 @@ from __future__ import annotations
 from parts.scale.networks import SEEDS, Row, measure, table
 from registry import part
 
+SMALL = {"queries": 60_000, "seconds": 5.0, "mb": 250.0}
+HUGE = {"queries": 420_000, "seconds": 90.0, "mb": 600.0, "error": 1e-7, "limit": 600.0}
 ROWS = [
-    Row((784, 64, 32, 10), queries=60_000, seconds=5.0),
-    Row((784, 128, 64, 10), queries=60_000, seconds=5.0),
-    Row((784, 256, 128, 10), queries=130_000, seconds=15.0),
+    Row((784, 64, 32, 10), **SMALL),
+    Row((784, 128, 64, 10), **SMALL),
+    Row((784, 256, 128, 10), queries=130_000, seconds=15.0, mb=300.0),
     Row((64, 32, 32, 10), trained=True, seconds=10.0),
-    Row((784, 64, 32, 10), probabilities=True, queries=60_000, seconds=5.0),
+    Row((784, 64, 32, 10), probabilities=True, **SMALL),
     Row((64, 32, 32, 10), trained=True, probabilities=True, seconds=10.0),
     Row((64, 50, 30, 10), trained=True, probabilities=True, seconds=10.0),
-    Row((784, 128, 64, 10), trained=True, queries=60_000, seconds=5.0, trials=5),
+    Row((784, 128, 64, 10), trained=True, **SMALL),
     Row((20, 30, 30, 10), queries=20_000, seconds=3.0),
-    Row((64, 100, 100, 10), queries=90_000, seconds=15.0, trials=2),
+    Row((64, 100, 100, 10), queries=90_000, seconds=15.0),
 ]
 LARGE = [
-    Row((784, 512, 512, 10), queries=420_000, seconds=90.0, error=1e-7, right=4, trials=5, limit=600.0),
-    Row((784, 512, 512, 10), trained=True, queries=420_000, seconds=90.0, error=1e-7, right=3, trials=3, limit=600.0),
-    Row((784, 64, 32, 10), trained=True, queries=60_000, seconds=5.0),
+    Row((784, 512, 512, 10), right=4, trials=5, **HUGE),
+    Row((784, 512, 512, 10), trained=True, right=3, trials=3, **HUGE),
+    Row((784, 64, 32, 10), trained=True, **SMALL),
     Row((64, 100, 50, 10), sklearn=True, probabilities=True, right=8, seconds=30.0),
+    Row((784, 128, 64, 10), probabilities=True, **SMALL),
 ]
 DEEP = [
     Row((20, 12, 10, 8, 8, 8, 4), right=7, queries=200_000, seconds=60.0),

@@ -31,6 +31,7 @@ _FURTHER_CHECKS = 17  # outputs that decide whether units are missing, per held-
 _MAX_POLISHED_FOR_BITS = 30_000  # parameters up to which bits are worth a fit to outputs, to rounding (budget: 20 s)
 _MAX_COSINE = 1.0 - 1e-6  # cosine of two units from which they may be one
 _POINTS = 20_000  # points at which the activity of units is counted: a share of 5e-5 is detected
+_POINTS_AT_ONCE = 1000  # of them, for memory: 6 MB with 784 inputs
 _MAX_RESIDUAL = 4.0  # of a fit, in standard deviations of the outputs' errors, that the errors explain
 _NEARLY_EXACT = 1e-8  # relative error of outputs up to which facets are followed as on exact ones: 8 decimals and more
 _RADII = (1.0, 2.0, 3.0)  # standard deviations of these points
@@ -300,13 +301,18 @@ def _count_constant_units(problem, network):
 
     Hard tanh units are active between their two boundaries.
     """
-    rng, D = np.random.RandomState(0), problem.oracle.n_inputs
-    H = problem.oracle.clip_to_range(rng.choice(_RADII, (_POINTS, 1)) * rng.standard_normal((_POINTS, D)))
+    rng, D, ranges = np.random.RandomState(0), problem.oracle.n_inputs, []
+    for _ in range(_POINTS // _POINTS_AT_ONCE):
+        H = rng.choice(_RADII, (_POINTS_AT_ONCE, 1)) * rng.standard_normal((_POINTS_AT_ONCE, D))
+        H = problem.oracle.clip_to_range(H)
+        ranges.append([])
+        for W, b in zip(network.weights[:-1], network.biases[:-1], strict=True):
+            Z = H @ W + b
+            H = network.activations[0](Z)
+            ranges[-1].append((Z.min(axis=0), Z.max(axis=0)))
     never, always = [], []
-    for W, b in zip(network.weights[:-1], network.biases[:-1], strict=True):
-        Z = H @ W + b
-        H = network.activations[0](Z)
-        low, high = Z.min(axis=0), Z.max(axis=0)
+    for layer in zip(*ranges, strict=True):
+        low, high = np.min([low for low, _ in layer], axis=0), np.max([high for _, high in layer], axis=0)
         hard = network.activation == "hard_tanh"
         never.append(int(np.sum((high <= -1.0) | (low >= 1.0) if hard else high <= 0.0)))
         always.append(int(np.sum((low >= -1.0) & (high <= 1.0) if hard else low >= 0.0)))
