@@ -118,6 +118,7 @@ _REACH = np.geomspace(0.05, 600.0, 48)  # distances where the end of a tail is s
 _TAIL_START = (
     1e-3  # deviation from the limit, of the step's height, where a tail starts: the fifth power is 1e-15 of it
 )
+_SATURATED = 40.0  # pre-activations of saturated units: exp(-40) is below rounding
 _TAIL_END = 3e-10  # the same where it ends: six digits above rounding
 _END_ROUNDINGS = 2e-11 / 2.0**-52  # the same in units of the outputs' rounding, if a step is low beside the outputs
 _NODES_TAILS = 14  # queries per tail: 4 coefficients and the rate leave 9 for the residual
@@ -162,9 +163,18 @@ def norms_from_tails(oracle, first, activation, rng):
             break
         for normals in (first.directions[:, some], -first.directions[:, some]):
             tails = tail_norms(oracle, base[some], normals, norms[some], activation)
-            better = tails.errors < residual[some]
+            alone = _others_are_saturated(first, base[some], normals, some, _REACH[-1] / norms[some])
+            better = (tails.errors < residual[some]) & alone
             best[some[better]], residual[some[better]] = tails.norms[better], tails.errors[better]
     return replace(first, weights=first.weights * (best / norms), biases=first.biases * (best / norms))
+
+
+def _others_are_saturated(first, base, normals, units, distances):
+    """Whether the other units stay saturated along normals (D, n) from base (n, D); else the tail may be theirs (n,)."""
+    moves = np.abs(normals.T @ first.weights) * distances[:, None]
+    room = np.abs(base @ first.weights + first.biases) - moves
+    room[np.arange(len(units)), units] = np.inf
+    return room.min(axis=1) > _SATURATED
 
 
 def tail_norms(oracle, base, normals, norms, activation, reach=_REACH):
