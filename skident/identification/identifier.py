@@ -74,7 +74,8 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         go up to 1e5 standard deviations from the data.
     tol : float, default=1e-8
         Relative maximum error on held-out samples below which the network is called exact: the largest error of an
-        output over its largest deviation from its mean. Raise it for models that are not evaluated in float64.
+        output over its largest deviation from its mean. Raise it for models that are not evaluated in float64. Below
+        1e-10, ReLU networks with several outputs are fitted to outputs up to three times the parameters, to rounding.
     max_seconds, max_queries : float and int, default=None
         Budget. None is no limit. What is recovered when it ends is returned with a warning; if nothing is, `fit`
         raises an error. The overrun is at most one call of the model and one second.

@@ -27,6 +27,7 @@ _POLYNOMIAL_TOL = 1e-10  # residual relative to the largest output, that is roun
 _NEAR_LINES = 4  # random lines near the center
 _NEAR_POINTS = 161  # per line
 _NEAR_RANGE = 2.0  # standard deviations either way
+_NEAR_RANGE_CROWDED = 0.2  # the same if nearly all intervals contain an activation boundary
 _NEAR_RANGE_ROUNDED = 1.0  # the same for rounded outputs, where trained units may be close together
 _PIECEWISE_STRAIGHT = 0.4  # share of second differences that vanish, of piecewise linear functions
 _LINEAR_STRAIGHT = 0.99  # the same of linear functions
@@ -80,11 +81,18 @@ def polynomial_degree(oracle, rng, degrees, noise=0.0):
 def classify_near_center(pre_activation, rng):
     """Whether values of a `PreActivationOracle` on lines near the center are "linear", "piecewise" linear or "curved".
 
-    "curved" also if too few values are precise. 644 queries, and 600 more for rounded outputs.
+    "curved" also if too few values are precise. 644 queries, and 600 more for rounded outputs. 644 further ones if
+    exact outputs bend nearly everywhere, as those of hundreds of units do: then on shorter lines.
     """
+    if pre_activation.is_rounded:
+        return _classify_on_lines(pre_activation, rng, _NEAR_RANGE_ROUNDED, _error_scale(pre_activation, rng))
+    shape = _classify_on_lines(pre_activation, rng, _NEAR_RANGE, 1.0)
+    return _classify_on_lines(pre_activation, rng, _NEAR_RANGE_CROWDED, 1.0) if shape == "curved" else shape
+
+
+def _classify_on_lines(pre_activation, rng, reach, scale):
+    """See `classify_near_center`: on lines of half length `reach`, with errors that are `scale` times their bounds."""
     n_zero = n_precise = n_bent = 0
-    scale = _error_scale(pre_activation, rng) if pre_activation.is_rounded else 1.0
-    reach = _NEAR_RANGE_ROUNDED if pre_activation.is_rounded else _NEAR_RANGE
     for start, direction in rng.standard_normal((_NEAR_LINES, 2, pre_activation.n_inputs)):
         t = np.linspace(-reach, reach, _NEAR_POINTS)
         Z, error = pre_activation.query(start + t[:, None] * direction)

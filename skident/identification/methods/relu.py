@@ -28,7 +28,8 @@ _MAX_UNITS = 1000  # hidden units at most of one layer of unknown width (budget)
 # Reasons of `NotIdentified` for which a network may have more than one hidden layer.
 _MORE_LAYERS = {"layers", "crowded", "bent", "signs", "ambiguous", "undecided", "unexplained", "unresolved"}
 _FURTHER_CHECKS = 17  # outputs that decide whether units are missing, per held-out sample (budget)
-_MAX_POLISHED_FOR_BITS = 30_000  # parameters up to which bits are worth a fit to outputs, to rounding (budget: 20 s)
+_MAX_POLISHED = 30_000  # parameters up to which bits, or a small tol, are worth a fit to outputs (budget: 20 s)
+_SMALL_TOL = 1e-10  # below which fits to Jacobians are not accurate enough: they leave errors of 1e-9 to 1e-11
 _MAX_COSINE = 1.0 - 1e-6  # cosine of two units from which they may be one
 _POINTS = 20_000  # points at which the activity of units is counted: a share of 5e-5 is detected
 _POINTS_AT_ONCE = 1000  # of them, for memory: 6 MB with 784 inputs
@@ -237,7 +238,8 @@ def _with_shared_jacobians(problem):
     with problem.log.stage("layers (shared Jacobians)", oracle, None, "units") as entry:
         output_error = probe_of(oracle, problem.rng).output_error
         reach = _reach_of_logits(oracle, problem.rng) if oracle.response == "predict_proba" else np.inf
-        further = {} if problem.options.weight_dtype is None else {"max_polished": _MAX_POLISHED_FOR_BITS}
+        accurate = problem.options.weight_dtype is not None or problem.options.tol < _SMALL_TOL
+        further = {"max_polished": _MAX_POLISHED} if accurate else {}
         network = find_network(oracle, oracle.n_inputs, output_error, problem.rng, entry["progress"], reach, **further)
     return _attempt(problem, network, not _has_alike_units(network), "", {})
 

@@ -52,6 +52,10 @@ def _precise_samples(oracle, H, U):
     """Features H (n, k) of inputs U (n, D) and the outputs there, without those of a classifier that are imprecise."""
     Y, error = oracle.query(U)
     clear = oracle.is_precise(error)
+    if not clear.any():
+        raise NotIdentified(
+            "rest of the network", "imprecise", "no probabilities with saturated units determine their logits."
+        )
     return H[clear], Y[clear]
 
 

@@ -121,6 +121,15 @@ def test_shape_near_the_center(g, told):
     assert classify_near_center(PreActivationOracle(Oracle(box, sizes[0]), "tanh"), np.random.RandomState(0)) == told
 
 
+@pytest.mark.parametrize(("hidden", "told"), [("relu", "piecewise"), ("softplus", "curved")])
+def test_shape_near_the_center_of_hundreds_of_units(hidden, told):
+    """Their boundaries lie in nearly all intervals of long lines."""
+    rng = np.random.RandomState(0)
+    W, b, V = rng.standard_normal((50, 600)) / np.sqrt(50), rng.standard_normal(600), rng.standard_normal((600, 2)) / 60
+    oracle = Oracle(lambda X: np.tanh(HIDDEN[hidden](X @ W + b) @ V), 50)
+    assert classify_near_center(PreActivationOracle(oracle, "tanh"), np.random.RandomState(0)) == told
+
+
 class TestIdentifier:
     """Functions of which nothing is named."""
 

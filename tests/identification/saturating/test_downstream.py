@@ -19,7 +19,7 @@ from skident.identification.saturating.first_layer import FirstLayer, find_first
 from skident.identification.saturating.norms import norms_from_tails
 from skident.metrics import relative_max_error
 from skident.network import Architecture, FeedforwardNetwork, get_activation
-from skident.oracle import Oracle, probabilities_from_logits
+from skident.oracle import NotIdentified, Oracle, probabilities_from_logits
 
 
 def known_first_layer(network):
@@ -47,6 +47,15 @@ def test_all_vertices_of_a_small_cube():
         Oracle(network, 5), known_first_layer(network), get_activation("tanh"), 500, np.random.RandomState(0)
     )
     assert H.shape == (8, 3) and len(np.unique(H, axis=0)) == 8
+
+
+def test_a_classifier_that_is_certain_wherever_units_are_saturated():
+    """No logit is precise there: an array without rows was reduced."""
+    network = make_network((5, 3, 2), output_activation="identity", random_state=0)
+    steep = FeedforwardNetwork([network.weights[0], 1e4 * network.weights[1]], network.biases, "tanh", "identity")
+    oracle = Oracle(lambda X: probabilities_from_logits(steep(X)), 5, response="predict_proba")
+    with pytest.raises(NotIdentified, match="logits"):
+        query_vertices(oracle, known_first_layer(network), get_activation("tanh"), 500, np.random.RandomState(0))
 
 
 def test_outputs_where_the_first_layer_moves():
