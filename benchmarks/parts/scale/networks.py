@@ -34,7 +34,7 @@ ENLARGED = 784  # inputs of networks that are trained on digits of 28 times 28 p
 
 @dataclass(frozen=True)
 class Row:
-    """Networks of one shape, inputs first; the bars: networks of ten, queries, seconds, MB that the fit adds, and error."""
+    """Networks of one shape, inputs first; the bars: networks of ten, queries, seconds, added MB, and error."""
 
     widths: tuple[int, ...]
     trained: bool = False
@@ -146,7 +146,8 @@ def trial(row, seed):
     response = {"response_method": "predict_proba"} if row.probabilities else {}
     model = (lambda U: _softmax(network(U))) if row.probabilities else network.__call__
     identifier = make_identifier(model, layer_widths="auto", random_state=0, max_seconds=row.limit, **response)
-    make_identifier(_TINY.network(0)[0], random_state=0).fit(_TINY.network(0)[1])  # imports, whose memory is not the fit's
+    tiny, inputs = _TINY.network(0)
+    make_identifier(tiny, random_state=0).fit(inputs)  # the memory of imports is not that of the fit
     gc.collect()
     before, began = _restarted_peak(), time.process_time()
     try:

@@ -170,7 +170,7 @@ def norms_from_tails(oracle, first, activation, rng):
 
 
 def _others_are_saturated(first, base, normals, units, distances):
-    """Whether the other units stay saturated along normals (D, n) from base (n, D); else the tail may be theirs (n,)."""
+    """Whether other units stay saturated along normals (D, n) from base (n, D): else a tail may be theirs (n,)."""
     moves = np.abs(normals.T @ first.weights) * distances[:, None]
     room = np.abs(base @ first.weights + first.biases) - moves
     room[np.arange(len(units)), units] = np.inf

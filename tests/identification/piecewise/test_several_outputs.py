@@ -5,7 +5,7 @@ import pytest
 
 from skident import NetworkIdentifier, config_context
 from skident.datasets import make_network
-from skident.identification.piecewise.several_outputs.input_span import InputSpan, find_input_span
+from skident.identification.piecewise.several_outputs.input_span import InputSpan, SpanSearch
 from skident.identification.piecewise.several_outputs.jacobian_polish import polished_on_jacobians
 from skident.identification.piecewise.several_outputs.network import find_network
 from skident.identification.piecewise.several_outputs.planes import PlaneSearch
@@ -124,7 +124,7 @@ def test_span_of_the_first_layer():
     """Its dimension is the width, and long steps orthogonal to it remove the error of the weights outside of it."""
     network, rng = planted((40, 12, 8, 4), 0), np.random.RandomState(0)
     space = Space(network, 40, np.full(4, ERROR), np.sqrt(40))
-    basis = find_input_span(space, rng).basis
+    basis = SpanSearch(space, rng).extended(8).basis
     W = network.weights[0]
     assert basis.shape == (40, 12) and np.linalg.norm(W - basis @ (basis.T @ W)) < 1e-8 * np.linalg.norm(W)
     turned = np.linalg.qr(basis + 1e-9 * rng.standard_normal(basis.shape))[0]
@@ -134,9 +134,20 @@ def test_span_of_the_first_layer():
     assert np.linalg.norm(found.weights[0] - W) < 1e-12 * np.linalg.norm(W)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_span_of_a_layer_whose_units_mostly_rest_near_the_center(seed):
+    """Some Jacobians near the center are zero, and others have few dimensions."""
+    network = planted((80, 40, 20, 8), seed)
+    b = [network.biases[0] - 8.0, network.biases[1] - 16.0, network.biases[2]]
+    network = network.with_parameters(network.weights, b)
+    space = Space(network, 80, np.full(8, ERROR), np.sqrt(80))
+    assert SpanSearch(space, np.random.RandomState(0)).extended(8).basis.shape == (80, 40)
+
+
 def test_weights_that_fill_all_inputs_have_no_narrow_span():
     network = planted((12, 12, 8, 4), 0)
-    assert find_input_span(Space(network, 12, np.full(4, ERROR), np.sqrt(12)), np.random.RandomState(0)) is None
+    space = Space(network, 12, np.full(4, ERROR), np.sqrt(12))
+    assert SpanSearch(space, np.random.RandomState(0)).extended(8) is None
 
 
 def test_units_that_are_rarely_active_are_as_accurate():

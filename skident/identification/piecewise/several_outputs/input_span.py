@@ -12,13 +12,14 @@ from skident.network import FeedforwardNetwork
 
 from .shared_jacobians import Space, jacobians_at
 
-__all__ = ["InputSpan", "find_input_span"]
+__all__ = ["InputSpan", "SpanSearch"]
 
-_RADII = (10.0, 1.0, 30.0, 3.0)  # standard deviations of random points: far out, biases matter less and patterns vary
+_SPAN_RADII = (30.0, 100.0, 10.0, 300.0)  # standard deviations of random points: far out, few units always rest
+_RADII = (10.0, 1.0, 30.0, 3.0)  # standard deviations of points far from boundaries
 _STEP = 1.0  # first step of a Jacobian, in units of the inputs; it shrinks until the outputs are straight
 _RANK_TOL = 1e-9  # pivot over the largest, below which it is rounding, if no Jacobian has a larger error
-_MORE_ROWS = 1.15  # rows of all Jacobians over the dimension of the span, which the last 13 % leave as it is
-_LEAST_JACOBIANS = 8  # units of the second layer that are off at four points and their opposites hide those before them
+_MORE_ROWS = 1.15  # rows of all Jacobians over the dimension of the span
+_LAST_JACOBIANS = 1  # that must leave it as it is: where most units rest, all rows may have few dimensions
 _NARROW = 0.9  # dimension over that of the inputs from which nothing is saved
 _CANDIDATES = 30  # points among which the one farthest from activation boundaries is chosen
 _MORE_POINTS = 1.3  # outputs per direction over units of the first layer: fewer determine some of them badly
@@ -43,6 +44,16 @@ class InputSpan:
         r = self.basis.shape[1]
         return Space(lambda C: space.query(C @ self.basis.T), r, space.output_error, np.sqrt(r), space.reach)
 
+    @classmethod
+    def of(cls, network):
+        """The span of a network's first layer, or None if it is nearly the whole space."""
+        W = network.weights[0]
+        return cls(np.linalg.qr(W)[0]) if W.shape[1] < _NARROW * W.shape[0] else None
+
+    def within(self, network):
+        """A network of all inputs in coordinates of the basis."""
+        return network.with_parameters([self.basis.T @ network.weights[0], *network.weights[1:]], network.biases)
+
     def in_all_inputs(self, space, network, rng):
         """The network in all inputs, from one in the coordinates of the basis.
 
@@ -63,33 +74,50 @@ class InputSpan:
         return whole
 
 
-def find_input_span(space, rng):
-    """The `InputSpan` of a model of ReLU units in a `Space`; None if it is nearly the whole space.
+class SpanSearch:
+    """The span of the first layer's weights of a model of ReLU units in a `Space`, from more and more Jacobians.
 
     About ``1.15 r / m_L`` Jacobians for a span of dimension r, with ``D + 12`` queries each.
     """
-    D, rows, tol = space.n_coordinates, [], _RANK_TOL
-    for points in _opposite_points(D, rng):
-        found = jacobians_at(space, space.within_reach(points), np.full(len(points), _STEP), rng)
-        for J in found:
-            size = np.linalg.norm(J.value)
-            if not J.confirmed or size == 0.0:
+
+    def __init__(self, space, rng):
+        self.space, self.rows, self.tol = space, [], _RANK_TOL
+        self.points, self.rng = _opposite_points(space.n_coordinates, rng), rng
+
+    def extended(self, n_jacobians):
+        """The `InputSpan` of so many Jacobians or more, of which the last adds nothing; None if it is not narrow."""
+        D, rank = self.space.n_coordinates, 0
+        while True:
+            before = rank
+            if not self._measure():
                 return None
-            rows.append(J.value / size)
-            tol = max(tol, J.error * np.sqrt(J.value.size) / size)
-        basis, R = scipy.linalg.qr(np.concatenate(rows).T, mode="economic", pivoting=True)[:2]
-        sizes = np.abs(np.diag(R))
-        rank = int(np.sum(sizes > tol * sizes[0]))
-        if rank >= _NARROW * D:
-            return None
-        if R.shape[1] >= _MORE_ROWS * rank and len(rows) >= _LEAST_JACOBIANS:
-            return InputSpan(basis[:, :rank])
-    raise AssertionError("unreachable")
+            basis, R = scipy.linalg.qr(np.concatenate(self.rows).T, mode="economic", pivoting=True)[:2]
+            rank = int(np.sum(np.abs(np.diag(R)) > self.tol * np.abs(R[0, 0])))
+            if rank >= _NARROW * D:
+                return None
+            enough = R.shape[1] >= _MORE_ROWS * rank and len(self.rows) >= n_jacobians
+            if enough and (rank == before or self._rank(len(self.rows) - _LAST_JACOBIANS) == rank):
+                return InputSpan(basis[:, :rank])
+
+    def _measure(self):
+        """Measure the Jacobians at four further points; whether one is confirmed and not zero."""
+        points, n = next(self.points), len(self.rows)
+        for J in jacobians_at(self.space, self.space.within_reach(points), np.full(len(points), _STEP), self.rng):
+            size = np.linalg.norm(J.value)
+            if J.confirmed and size > 0.0:
+                self.rows.append(J.value / size)
+                self.tol = max(self.tol, J.error * np.sqrt(J.value.size) / size)
+        return len(self.rows) > n
+
+    def _rank(self, n):
+        """Rank of the first n Jacobians."""
+        R = scipy.linalg.qr(np.concatenate(self.rows[:n]).T, mode="r", pivoting=True)[0]
+        return int(np.sum(np.abs(np.diag(R)) > self.tol * np.abs(R[0, 0])))
 
 
 def _opposite_points(D, rng):
     """Two random points and their opposites (4, D), without end: most units are active at one of the two."""
-    for radii in itertools.cycle([_RADII[:2], _RADII[2:]]):
+    for radii in itertools.cycle([_SPAN_RADII[:2], _SPAN_RADII[2:]]):
         points = np.array(radii)[:, None] * rng.standard_normal((2, D))
         yield np.concatenate([points, -points])
 

@@ -10,7 +10,7 @@ from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, OutOfBudgetError
 
 from .first_layer import find_first_layer, second_layer_units_on, signed_layer
-from .input_span import find_input_span
+from .input_span import InputSpan, SpanSearch
 from .jacobian_polish import polished_on_jacobians
 from .orthant import FLOOR, SecondLayer
 from .shared_jacobians import MIN_OUTPUTS, STAGE, Space
@@ -18,6 +18,7 @@ from .wide_layers import WideLayers
 
 __all__ = ["MIN_OUTPUTS", "find_network"]
 
+_SPAN_JACOBIANS = (8, 24)  # least numbers from which the span is taken: four points and their opposites hide few units
 _MAX_ATTEMPTS = 3  # from new lines: a unit of the first layer may hide beside others on both of the first lines
 _MAX_ROUNDS = 2  # of further lines if units of the second layer are missing
 _LEAST_LINES = 4  # of a first layer that is wider than the input: fewer do not show all of its units
@@ -53,11 +54,32 @@ def find_network(query, n_inputs, output_error, rng, callback=None, reach=np.inf
     another number of layers; the network must be validated on further samples.
     """
     space = Space(query, n_inputs, output_error, np.sqrt(n_inputs), reach)
-    span = find_input_span(space, rng)
-    if span is not None:
+    network = _within_span(space, rng, callback, max_polished)
+    if network is not None:
+        return network
+    # No span is narrower, or units outside of it are active at none of the random points.
+    lines = []
+    try:
+        network, jacobians = _from_new_lines(space, rng, callback, 0, lines)
+    except NotIdentified as error:
+        if error.reason != "wide":
+            raise
+    else:
+        return _polished_within(InputSpan.of(network), space, network, jacobians, rng, max_polished)
+    return _fitted_to_outputs(space, _wide(space, lines, rng, callback), rng, max(max_polished, _MAX_POLISHED_WIDE))
+
+
+def _within_span(space, rng, callback, max_polished):
+    """The network within the span of the first layer's weights, or None if that is not narrow, or not found."""
+    search, dimension = SpanSearch(space, rng), 0
+    for n_jacobians in _SPAN_JACOBIANS:
+        span = search.extended(n_jacobians)
+        if span is None or span.basis.shape[1] == dimension:
+            return None
+        inner = span.space(space)
+        dimension = inner.n_coordinates
         try:
-            inner = span.space(space)
-            network, jacobians = _from_new_lines(inner, rng, callback, inner.n_coordinates)
+            network, jacobians = _from_new_lines(inner, rng, callback, dimension)
             network = span.in_all_inputs(space, _polished(inner, network, jacobians, rng, max_polished), rng)
         except NotIdentified as error:
             if error.reason == "shallow":
@@ -65,14 +87,17 @@ def find_network(query, n_inputs, output_error, rng, callback=None, reach=np.inf
         else:
             if len(_unexplained(space, network, rng)) == 0:
                 return network
-    # No span is narrower, or units outside of it are active at none of the random points.
-    lines = []
-    try:
-        return _polished(space, *_from_new_lines(space, rng, callback, 0, lines), rng, max_polished)
-    except NotIdentified as error:
-        if error.reason != "wide":
-            raise
-    return _fitted_to_outputs(space, _wide(space, lines, rng, callback), rng, max(max_polished, _MAX_POLISHED_WIDE))
+    return None
+
+
+def _polished_within(span, space, network, jacobians, rng, max_polished):
+    """The network after fits within the span of its first layer, if that is narrow: they need fewer queries."""
+    if span is None:
+        return _polished(space, network, jacobians, rng, max_polished)
+    found = span.in_all_inputs(space, _polished(span.space(space), span.within(network), [], rng, max_polished), rng)
+    return (
+        found if len(_unexplained(space, found, rng)) == 0 else _polished(space, network, jacobians, rng, max_polished)
+    )
 
 
 def _from_new_lines(space, rng, callback, n_units=0, lines=None):

@@ -22,6 +22,9 @@ _MAX_HALVINGS = 12  # of the distance of a point, until its outputs are not lost
 _SPARSE = (0.1, 0.3, 1.0)  # shares of the units that are large at an end of a line
 _LOW = 0.01  # size of the others there
 _UNEXPLAINED = 1e-5  # relative part of a Jacobian that signs leave unexplained: further units or layers
+_EXPLAINED_JACOBIANS = 0.8  # share of Jacobians that is explained: others may have crossed a boundary; outputs decide
+_ONE_UNIT = 1e-4  # second singular value over the first of the unexplained part that one unit leaves
+_TRIES_MISSING = 4  # lines that are aimed at it
 _LEAST_SIZE = 1e-3  # of a Jacobian over the largest: at some points nearly all units rest
 _MAX_JACOBIANS = 50  # that the signs must explain (budget)
 _MAX_TARGETS = 6  # of the others at which lines are aimed: they show the units that are missing
@@ -95,6 +98,13 @@ class SecondLayer:
             h = 0.5 * h + FLOOR
         return h
 
+    def _aim_at_missing(self, left):
+        """Aim at the unit that leaves most of an unexplained part (n, m_L, m_1) of Jacobians, if it is one unit's."""
+        _, sizes, directions = np.linalg.svd(left, full_matrices=False)
+        one = np.argmin(sizes[:, 1] / sizes[:, 0])
+        if sizes[one, 1] < _ONE_UNIT * sizes[one, 0]:
+            self.seen.append((directions[one, 0], np.ones(self.m, dtype=bool), _TRIES_MISSING))
+
     def input_jacobians(self):
         """The Jacobians by the inputs; none if these have more dimensions than h."""
         W, b = self.first
@@ -119,10 +129,12 @@ class SecondLayer:
         targets = [2.0 * J.value.ravel() - rank_one @ side for J, side in zip(jacobians, sides, strict=True)]
         signs = np.linalg.lstsq(rank_one, targets[0])[0]
         signs = np.where(signs >= 0.0, 1.0, -1.0)
-        left = [np.linalg.norm(target - rank_one @ signs) for target in targets]
+        left = np.array([target - rank_one @ signs for target in targets])
         sizes = np.array([np.linalg.norm(2.0 * J.value) for J in jacobians])
-        share = np.max(left / np.maximum(sizes, _LEAST_SIZE * sizes.max()))
+        shares = np.linalg.norm(left, axis=1) / np.maximum(sizes, _LEAST_SIZE * sizes.max())
+        share = np.quantile(shares, _EXPLAINED_JACOBIANS)
         if share > _UNEXPLAINED:
+            self._aim_at_missing(left[shares > _UNEXPLAINED].reshape(-1, len(jacobians[0].outputs), self.m))
             raise NotIdentified(
                 STAGE,
                 "layers",
