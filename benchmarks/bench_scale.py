@@ -6,12 +6,13 @@ python benchmarks/bench_scale.py --part large         784-512-512-10 and trained
 python benchmarks/bench_scale.py --part deep          five to eight hidden ReLU layers
 python benchmarks/bench_scale.py --part one_output    two wide ReLU layers and one output
 python benchmarks/bench_scale.py --part saturating    tanh and sigmoid, two and three hidden layers
+python benchmarks/bench_scale.py --part polish        fits of all parameters: to Jacobians, to outputs, with dense matrices
 python benchmarks/bench_scale.py --quick              one small network per part, writes no results
 """
 
 from __future__ import annotations
 
-from parts.scale import relu, saturating  # noqa: F401  (registers the parts)
+from parts.scale import polish, relu, saturating  # noqa: F401  (registers the parts)
 from registry import run_parts
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from skident.identification.piecewise.several_outputs.shared_jacobians import Sp
 START = 1e-8  # relative error of a weight
 ROUNDING = 1e-15  # of the outputs, over the largest
 OUTPUTS = 4.0  # per parameter
+MATRIX_FREE = 3000  # parameters beyond which no dense matrix is formed
 FIRST, FIRST_QUICK = 940, 960  # seeds, after the first of the range
 # Shapes, the second with the parameters that 784-128-64-10 has within the span of its first layer; with dense matrices?
 CASES = (((64, 32, 32, 10), True), ((64, 48, 48, 10), True), ((128, 128, 64, 10), False))
@@ -79,7 +80,7 @@ def _to_jacobians(box, near):
 
 
 def _to_outputs(box, near, dense):
-    n, limit = int(OUTPUTS * near.n_parameters / near.n_outputs), near.n_parameters if dense else 0
+    n, limit = int(OUTPUTS * near.n_parameters / near.n_outputs), near.n_parameters if dense else MATRIX_FREE
     X = design_points(near.weights[0], near.biases[0], n, 1.0, np.random.RandomState(0), 0.5)
     return polish_network(near, X, box(X), max_iter=3, dense_limit=limit, factor_limit=limit)[0]
 

@@ -1,6 +1,9 @@
 """Boxes that are no ReLU network with one hidden layer, or hide a part of one: a clear error, or nothing exact."""
 
+import contextlib
+import itertools
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -10,6 +13,7 @@ from sklearn.utils._testing import ignore_warnings
 
 from skident import NetworkIdentifier
 from skident.network import FeedforwardNetwork
+from skident.oracle import NotIdentified, OutOfBudgetError
 from tests.identifiers import make_identifier
 
 
@@ -122,3 +126,26 @@ def test_a_hyperplane_outside_the_range_is_declared():
     assert np.abs(identifier.network_(inside) - FAR(inside)).max() < 1e-11
     assert identifier.report_.exact and not identifier.report_.determined
     assert "not determined: the signs of the units" in str(identifier.report_)
+
+
+def test_a_wide_first_layer_is_warned_of_before_the_budget_is_spent():
+    """Two hidden layers with one output, the first wider than the input: the search behind it takes minutes."""
+    rng, n_queries = np.random.RandomState(0), 0
+    sizes = [4, 70, 10, 1]
+    weights = [rng.standard_normal((a, b)) * (2.0 / a) ** 0.5 for a, b in itertools.pairwise(sizes)]
+    network = FeedforwardNetwork(weights, [rng.standard_normal(b) for b in sizes[1:]], "relu")
+
+    def model(X):
+        nonlocal n_queries
+        n_queries += len(X)
+        return network(X)
+
+    identifier, when = make_identifier(model, activation="relu", max_queries=40_000, random_state=0), []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.showwarning = lambda message, *rest: when.append((str(message), n_queries))
+        warnings.simplefilter("always", ConvergenceWarning)
+        with contextlib.suppress(NotIdentified, OutOfBudgetError, ValueError):
+            identifier.fit(rng.standard_normal((100, 4)))
+    said = [n for message, n in when if "wider than the 4 inputs" in message]
+    assert said and said[0] < 36_000

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, OutOfBudgetError
@@ -46,6 +48,11 @@ _MORE_ONCE_EXPLAINED = 3  # times as many if most outputs are explained
 _LINE_RADII = (1.0, 2.0, 3.0)  # spreads of the points that lines go through, in standard deviations of the inputs
 _LINE_REACH = 4.0  # half length of lines, in units of sqrt(D)
 _N_INTERVALS = 24  # that lines are cut into at first
+_SLOW_UNITS = 64  # of a first layer wider than the input, from which the search takes minutes
+_SLOW = (
+    "the first layer has at least {} units and is wider than the {} inputs: the layers behind it take minutes and "
+    "hundreds of thousands of queries, and rare units may be missing. max_seconds and max_queries bound the search."
+)
 
 
 @dataclass(frozen=True)
@@ -145,7 +152,10 @@ class _DeepSearch:
             if idle == _PATIENCE:
                 break
         self._report_progress()
-        if len(self.first.planes) == 0:
+        n_units = len(self.first.planes)
+        if n_units >= _SLOW_UNITS and n_units > self.probe.n_inputs:
+            warnings.warn(_SLOW.format(n_units, self.probe.n_inputs), ConvergenceWarning, stacklevel=2)
+        if n_units == 0:
             raise NotIdentified("activation boundaries", *_no_hyperplane(len(self.first.loose)))
 
     def _read_layers(self):
