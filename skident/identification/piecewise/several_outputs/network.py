@@ -70,7 +70,7 @@ def find_network(query, n_inputs, output_error, rng, callback=None, reach=np.inf
 
 
 def _within_span(space, rng, callback, max_polished):
-    """The network within the span of the first layer's weights, or None if that is not narrow, or not found."""
+    """The network within the span of the first layer's weights, or None if that is not narrow, or not recovered."""
     search, dimension = SpanSearch(space, rng), 0
     for n_jacobians in _SPAN_JACOBIANS:
         span = search.extended(n_jacobians)
