@@ -485,7 +485,7 @@ EYE = np.eye(3)
         (lambda: jennrich(np.ones((3, 3, 3)), 0), "rank must be an integer >= 1, got 0"),
         (lambda: jennrich(np.ones((3, 3, 3)), 1, n_draws=0), "n_draws must be an integer >= 1"),
         (lambda: jennrich(np.ones((3, 3, 3)), 2), "the first mode is of rank 1, less than the 2 wanted"),
-        (lambda: jennrich(np.ones((3, 2, 3)), 1, symmetric=True), r"equal sides, got shape \(3, 2, 3\)"),
+        (lambda: jennrich(np.ones((3, 2, 3)), 1, symmetric=True), r"equal dimensions, got shape \(3, 2, 3\)"),
         (lambda: joint_pencil(EYE, 1), r"matrices must have shape \(J, n, n\), got \(3, 3\)"),
         (lambda: joint_pencil(np.ones((1, 3, 2)), 1), r"\(J, n, n\), got \(1, 3, 2\)"),
         (lambda: joint_pencil(EYE[None], 4), "rank 4 is larger than the dimension 3"),
