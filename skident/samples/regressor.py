@@ -346,8 +346,9 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     def predict(self, X):
         """The network's values; unless the fit is exact, those at the nearest whitened inputs in `input_box_`.
 
-        The box is the range of the training rows and a quarter of it more on each side. Ordinary new rows are within
-        it; beyond it, where a fit to noisy rows extrapolates without bound, predictions are held constant.
+        The box is the range of the training rows and a quarter of it more on each side, or up to ten times the largest
+        value if the tails are heavy. Ordinary new rows are within it; beyond it, where a fit to noisy rows extrapolates
+        without bound, predictions are held constant.
 
         Parameters
         ----------

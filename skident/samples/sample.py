@@ -175,15 +175,18 @@ class Sample:
         on_block = functools.partial(_on_block, function=function, transform=self._transform, args=args)
         return self._sum(on_block)
 
-    def extent(self):
-        """The smallest and the largest value of every coordinate of z, among rows with positive weight.
+    def extremes(self, count):
+        """The `count` smallest values of every coordinate of z, ascending, and the largest, descending.
 
-        Returns low, high (k,).
+        Among rows with positive weight. Returns two arrays (count, k), with fewer rows if there are fewer.
         """
-        low, high = np.full(self.dim, np.inf), np.full(self.dim, -np.inf)
+        low = high = np.empty((0, self.dim))
         for Z, _, w in self._whitened_blocks():
             Z = Z[w > 0]
-            low, high = np.minimum(low, Z.min(axis=0, initial=np.inf)), np.maximum(high, Z.max(axis=0, initial=-np.inf))
+            if len(Z) > 2 * count:
+                Z = np.partition(Z, (count - 1, len(Z) - count), axis=0)
+            low = np.sort(np.concatenate([low, Z[:count]]), axis=0)[:count]
+            high = -np.sort(-np.concatenate([high, Z[-count:]]), axis=0)[:count]
         return low, high
 
     def arrays(self, dtype):

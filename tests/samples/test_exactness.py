@@ -154,6 +154,16 @@ def test_predictions_far_from_the_rows_are_bounded():
     np.testing.assert_array_equal(reg.input_box_.clipped(new), new)  # ordinary new rows stay as they are
 
 
+def test_few_new_rows_of_heavy_tails_are_clipped():
+    """Of five times 20,000 lognormal rows 60 lie beyond the range of 2,000 and a quarter, 11 beyond the box."""
+    clipped = 0
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X, new = (np.exp(rng.standard_normal((n, 2))) for n in (2_000, 20_000))
+        clipped += int(np.sum(np.any(InputBox.of(Sample(X, X[:, 1])).clipped(new) != new, axis=1)))
+    assert clipped <= 25
+
+
 def test_an_exact_network_extrapolates():
     X, function, rng = planted(6, 4, 3, 2000)
     reg = TensorReLURegressor(random_state=0).fit(X, function(X))
