@@ -16,8 +16,8 @@ _MARGIN = 0.25
 # has rank r. Ranks above one keep single outliers out, and the ratio of Gaussian tails is divided out. Narrower bounds
 # cost more: of 20,000 new lognormal rows ten were clipped, with a hundred times the error of all others together.
 _RANK = 3
-_TAIL_RANK = 30
-_TAIL_POWER = 2
+_TAIL_RANK = 30  # statistics: ten times the rank above, so that their ratio is that of ten times as many rows
+_TAIL_POWER = 2  # statistics: ten times as many rows, twice, are a hundred times as many
 _FEWEST_ROWS = 300  # below, rank 30 is no tail
 _LARGEST_FACTOR = 10.0  # of the largest value, beyond which a straight line is not continued
 
