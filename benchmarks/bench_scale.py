@@ -6,7 +6,7 @@ python benchmarks/bench_scale.py --part large         784-512-512-10 and trained
 python benchmarks/bench_scale.py --part deep          five to eight hidden ReLU layers
 python benchmarks/bench_scale.py --part one_output    two wide ReLU layers and one output
 python benchmarks/bench_scale.py --part saturating    tanh and sigmoid, two and three hidden layers
-python benchmarks/bench_scale.py --part polish        fits of all parameters: to Jacobians, to outputs, with dense matrices
+python benchmarks/bench_scale.py --part polish        fits of all parameters to Jacobians and outputs
 python benchmarks/bench_scale.py --quick              one small network per part, writes no results
 """
 
