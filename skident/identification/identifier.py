@@ -402,7 +402,8 @@ def _recover(readings, model, options, rng):
             continue
         if best is None or validation.rank < best[0].rank:
             best = validation, steps
-    if (best is None or not best[0].explained) and (failure is None or failure.stage != "model"):
+    refused = isinstance(failure, NotIdentified) and failure.stage == "model"
+    if not refused and (best is None or not best[0].explained):
         refuse(declared_calibration(model), options)
         if best is None:
             refuse(sharp_bends_of(problem), options)
