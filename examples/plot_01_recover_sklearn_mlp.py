@@ -3,9 +3,9 @@ Recovering the weights of a scikit-learn regressor
 ==================================================
 
 scikit-learn trains a tanh `MLPRegressor` with eight hidden units on the diabetes data.
-`NetworkIdentifier` receives its `predict` and the name of the activation: no weights,
-no gradients, no number of hidden units. It queries `predict` at inputs of its own
-choice and returns a network. Hidden units have no order, and the signs of a tanh unit's
+`NetworkIdentifier` receives its `predict` alone: no weights, no gradients, no
+activation, no number of hidden units. It queries `predict` at inputs of its own choice
+and returns a network. Hidden units have no order, and the signs of a tanh unit's
 weights can be flipped on both sides without changing the outputs. The example aligns
 the two networks before it compares them.
 """
@@ -41,12 +41,12 @@ print(
 # %%
 # Recover the network. X sets the location and scale of each input.
 start = time.perf_counter()
-identifier = NetworkIdentifier(mlp.predict, activation="tanh", random_state=0).fit(X)
+identifier = NetworkIdentifier(mlp.predict, random_state=0).fit(X)
 seconds = time.perf_counter() - start
 found = identifier.network_
 print(
-    f"recovered: {found.n_inputs} inputs, layers of {found.layer_widths} units, "
-    f"{found.n_parameters} parameters"
+    f"recovered: {found.activation}, {found.n_inputs} inputs, layers of "
+    f"{found.layer_widths} units, {found.n_parameters} parameters"
 )
 print(f"{identifier.n_queries_:,} queries in {seconds:.2f} s")
 print(

@@ -7,7 +7,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 from skident.linalg import column_units
 
-__all__ = ["clearly_better_kernel_r2", "is_significantly_better", "kernel_squared_errors"]
+__all__ = ["clearly_better_kernel_r2", "compared_samples", "is_significantly_better", "kernel_squared_errors"]
 
 _WIDTHS = (0.3, 1.0)  # factors of the squared distance over its mean: kernels of two widths
 _RIDGES = np.logspace(-4, 1.5, 12)  # relative to the diagonal of the kernel, which is 1
@@ -46,6 +46,11 @@ def _squares(kernel, Y, ridges):
     return np.sum((residuals / own[..., None]) ** 2, axis=2)
 
 
+def compared_samples(n):
+    """Indices of at most 500 of n samples, evenly spaced, on which a kernel is compared; none of fewer than 30."""
+    return np.linspace(0, n - 1, min(n, _MAX_SAMPLES)).astype(int) if n >= _FEWEST_SAMPLES else np.empty(0, dtype=int)
+
+
 def is_significantly_better(rival, squares, margin=1.0):
     """Whether squared errors are below a rival's on the same samples by more than chance.
 
@@ -60,9 +65,9 @@ def clearly_better_kernel_r2(X, y, squares):
 
     `squares` (n,) are the squared leave-one-out errors of the fit. At most 500 samples are compared.
     """
-    if len(y) < _FEWEST_SAMPLES:
+    variance, some = float(np.var(y)), compared_samples(len(y))
+    if not len(some):
         return np.nan
-    variance, some = float(np.var(y)), np.linspace(0, len(y) - 1, min(len(y), _MAX_SAMPLES)).astype(int)
     kernel = kernel_squared_errors(X[some], y[some])
     better = float(np.mean(squares[some] - kernel)) > _CLEAR_GAIN * variance
     if not better or not is_significantly_better(squares[some], kernel, _MARGIN):

@@ -124,7 +124,7 @@ def compress_network(network, X, *, tol=1e-2, rng, metric="outputs", start=None,
 def compression_error(Z, found, unit, metric="outputs"):
     """How far the outputs of one network are from those of another.
 
-    Z, recovered (n, m_L).
+    Z and `found` are outputs (n, m_L).
     """
     if not np.isfinite(found).all():
         return np.inf

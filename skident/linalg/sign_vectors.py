@@ -28,15 +28,15 @@ _COPIES = 6  # of the combinations in a chunk: indices, bits and signs of both h
 
 
 class UndecidedSignsError(ValueError):
-    """No signs were recovered, but there may be some."""
+    """No signs were recovered, but some may exist."""
 
 
 def solve_signs(M, r, tol, max_solutions=2):
     """Sign vectors (n, K) with ``M sigma = r`` for M (E, K) and r (E,), up to `tol` in the largest entry.
 
     All solutions, or `max_solutions` of them, for up to 28 free signs; for more, one that can hardly be due to chance,
-    and a second one if the reduced lattice contains it. UndecidedSignsError if no solution is known but there may be
-    one, also because of the deadline.
+    and a second one if the reduced lattice contains it. UndecidedSignsError if none was recovered but one may exist,
+    also because of the deadline.
 
     If the columns are independent up to errors of `tol`, the signs are the solution of a linear system. Otherwise the
     columns that pivoted QR leaves over are free, and determine the others. Up to 14 free signs, all combinations are

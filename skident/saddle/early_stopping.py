@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from skident.base.kernel_reference import kernel_squared_errors
+from skident.base.kernel_reference import compared_samples, kernel_squared_errors
 from skident.base.linear_reference import linear_accuracy, linear_r2
 
 __all__ = ["StoppingChoice", "HeldOutCurve", "StoppingOptions", "choose_epochs", "train_on_folds"]
@@ -33,8 +33,6 @@ _BETA1 = 0.9  # decay of the mean gradient
 _BETA2 = 0.999  # decay of the mean squared gradient
 _EPSILON = 1e-8  # added to the root mean square
 _FEWEST_SAMPLES = 10  # below, no comparison with a linear model
-_FEWEST_SAMPLES_OF_KERNEL = 30  # below, no comparison with a kernel
-_MAX_SAMPLES_OF_KERNEL = 500  # eigendecompositions of that order (budget)
 # Epochs with noise: at most these, plus a multiple of those without; longer trainings are not worthwhile.
 _EPOCHS_IN_SADDLE = 150  # to leave the saddle
 _MAX_SLOWDOWN = 4  # factor of the epochs without noise
@@ -237,9 +235,9 @@ def choose_epochs(X, Y, tensors, classes, options):
 
 def _kernel_r2(X, Y):
     """Leave-one-out R^2 of kernel ridge regression minus its standard error, on at most 500 samples; NaN for few."""
-    if len(X) < _FEWEST_SAMPLES_OF_KERNEL:
+    some = compared_samples(len(X))
+    if not len(some):
         return np.nan
-    some = np.linspace(0, len(X) - 1, min(len(X), _MAX_SAMPLES_OF_KERNEL)).astype(int)
     squares = kernel_squared_errors(X[some], Y[some]) / Y.shape[1]
     return float(1.0 - squares.mean() - squares.std() / math.sqrt(len(some)))
 

@@ -27,9 +27,7 @@ _RUN_WIDTH = 0.01
 _RUN_WIDTH_NOISY = 0.1  # the same with noise
 _RUN_CELLS = 3  # changing intervals in a row whose inner points sample the slope of a step
 _LONG_RUN = 16  # intervals of a run on a fine grid that is one step however crowded the circle is
-_JUMP_WIDTH = (
-    1e-13  # radians per interval: rounding of an angle near pi is 4e-16, and hides the slope of narrower steps
-)
+_JUMP_WIDTH = 1e-13  # radians per interval: rounding of an angle near pi (4e-16) hides the slope of narrower steps
 _SATURATED = 25.0  # pre-activation beyond which tanh, sigmoid and erf are within 2e-11 of their limits
 _SAME_ANGLE = 1e-15  # radians by which the ends of adjacent intervals may differ; rounding
 _CLIPPED_FRACTION = 5e-3  # fractions of a step are clipped to this distance from 0 and 1, where arctanh is finite
