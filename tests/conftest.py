@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-# Whole fits, dozens of them per file: not in the tier of two minutes (`pytest -m "not slow"`).
+# Whole fits, dozens of them per file: not in the tier of three minutes (`pytest -m "not slow"`).
 SLOW_FILES = {
     "test_metrics.py", "test_displays.py",
     "test_algorithm1.py", "test_analyzer.py", "test_backward_correction.py", "test_bad_input.py",
