@@ -11,6 +11,7 @@ from skident.base.progress import StageLog
 from skident.network import get_activation
 from skident.oracle import BlackBoxError, NotIdentified, Oracle, OutOfBudgetError
 from skident.oracle.black_box import has_known_activations, query_where_outputs_vary, resolve_activations
+from skident.oracle.clipping import detect_clipped_inputs
 
 from .activation import ActivationEvidence, classify_near_center, detect_activation
 from .activation.calibration import recognize_calibration
@@ -176,6 +177,8 @@ def sharp_bends_of(problem):
     if problem.activations[0] == "auto" or not get_activation(problem.activations[0]).smooth:
         return None
     try:
+        if np.isfinite(detect_clipped_inputs(problem.oracle)).any(axis=0).all():  # whose borders the error states
+            return None
         return recognize_sharp_bends(problem.oracle, np.random.RandomState(0))
     except (BlackBoxError, OutOfBudgetError):
         return None

@@ -10,6 +10,7 @@ from sklearn.pipeline import Pipeline
 from ..query_points import query_block
 from .jumps import find_jumps
 from .other_models import OtherModel
+from .sharp_bends import count_sharp_bends
 
 __all__ = ["declared_calibration", "recognize_calibration"]
 
@@ -27,7 +28,7 @@ _SAME_BEHIND = 3  # directions whose opposite has the same level: none with a si
 def recognize_calibration(oracle, U, rng):
     """`OtherModel` if probabilities, the outputs of the oracle, are those of a calibrated classifier; None otherwise.
 
-    U (n, D) are standardized samples. 928 queries, and 264 to 1,000 more if the probabilities have steps.
+    U (n, D) are standardized samples. 928 queries, and up to 3,400 more if the probabilities have levels.
     """
     if not oracle.accuracy.exact and oracle.accuracy.kind != "noise":  # decimals and short floats have steps, too
         return None
@@ -55,7 +56,10 @@ def _probabilities(oracle, points):
 
 
 def _isotonic(oracle, U, rng):
-    """Constant at many levels between 0 and 1, without jumps between these levels."""
+    """Constant at many levels between 0 and 1, without jumps between these levels, which end at sharp bends.
+
+    Saturated tanh units have such levels, too, with smooth steps between them.
+    """
     points = oracle.clip_to_range(
         U[rng.randint(len(U), size=_PLACES)] + 0.1 * rng.standard_normal((_PLACES, U.shape[1]))
     )
@@ -64,6 +68,8 @@ def _isotonic(oracle, U, rng):
     inside = np.any((first > _INSIDE) & (first < 1.0 - _INSIDE), axis=1)
     constant = inside & np.all(first == second, axis=1)
     if len(np.unique(first[constant], axis=0)) < _FEWEST_LEVELS or len(find_jumps(oracle, U, rng, True)):
+        return None
+    if not count_sharp_bends(oracle, rng):
         return None
     return OtherModel(
         "isotonic calibration",

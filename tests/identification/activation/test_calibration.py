@@ -54,6 +54,18 @@ def test_the_class_of_a_calibration_is_named_if_nothing_else_explains_it():
         NetworkIdentifier(model.predict_proba, random_state=0, max_seconds=5).fit(X)
 
 
+@pytest.mark.parametrize("steepness", [30.0, 300.0, 3000.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_saturated_units_are_no_calibration(steepness, seed):
+    """Probabilities of steep tanh units are constant at many levels, with smooth steps between them."""
+    net = make_network((6, 8, 1), output_activation="identity", random_state=seed)
+    inner = net.with_parameters(
+        [steepness * net.weights[0], net.weights[1]], [steepness * net.biases[0], net.biases[1]]
+    )
+    oracle = Oracle(lambda rows: 1.0 / (1.0 + np.exp(-inner(rows))), 6)
+    assert recognize_calibration(oracle, X, np.random.RandomState(seed)) is None
+
+
 def test_what_declares_a_calibration():
     model = calibrated("sigmoid", "tanh")
     scaled = make_pipeline(StandardScaler(), FrozenEstimator(model)).fit(X)
