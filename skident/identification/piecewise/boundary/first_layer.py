@@ -18,9 +18,10 @@ from .units import Pencil, Units, common_hyperplane
 __all__ = ["FirstLayer", "span_of_normals"]
 
 _RANK_TOL = 1e-8  # singular value of unit normals, over the largest one, below which it is an error
-_SAME_RANK = 8  # normals in a row that lie in the span of those before, after which it is complete (statistics)
 _N_TESTED = 100  # boundary points at which labels must not move orthogonally to the span (statistics)
-_MAX_SPANS = 12  # rounds of that test (budget)
+_N_TESTED_FIRST = 24  # of them per round while some do (budget)
+_MAX_MEASURED = 8  # of those that do (budget)
+_MAX_SPANS = 40  # rounds of that test (budget)
 _TARGETS = (0.5, 6.0)  # standard deviations of the points that paths head for, log-uniform
 _WALKS = 10  # from one facet
 _PER_FACET = 6  # bends measured from one facet (budget)
@@ -41,34 +42,34 @@ _FITS = 1e-7  # residual of a normal as a combination of the units' normals
 def span_of_normals(labels, normals, rng, keep):
     """Orthonormal rows (r, D) that span all normals of the boundary, and the boundary points (X, pairs, U) tested.
 
-    `keep` takes each facet measured here. Along directions orthogonal to the span no label may change.
+    Along directions orthogonal to the span no label may change. Where one does, a facet is measured, which `keep` takes.
     """
-    normals, same, rank = list(normals), 0, 0
-    while same < _SAME_RANK and rank < labels.n_features:
-        X, pairs, U = random_crossings(labels, 4, rng)
-        for x, pair, u in zip(X, pairs, U, strict=True):
-            if (facet := find_facet(labels, x, u, tuple(map(int, pair)), rng)) is not None:
-                keep(facet)
-                normals.append(facet.normal)
-                before, rank = rank, len(_span(normals))
-                same = 0 if rank > before else same + 1
-    tested = [], [], []
+    normals, n, tested = list(normals), _N_TESTED_FIRST, ([], [], [])
     for _ in range(_MAX_SPANS):
-        if (Q := _span(normals)).shape[0] == labels.n_features:
+        if len(_span(normals)) == labels.n_features:
             break
-        X, pairs, U = random_crossings(labels, _N_TESTED, rng)
-        for columns, new in zip(tested, (X, pairs, U), strict=True):
+        points = random_crossings(labels, n, rng)
+        for columns, new in zip(tested, points, strict=True):
             columns.extend(new)
-        V = rng.standard_normal(X.shape)
-        V -= V @ Q.T @ Q
-        moved = np.flatnonzero(moves(labels, X, U, V) > 0)
-        if not len(moved):
+        moved = np.arange(len(points[0])) if not normals else _moved(labels, normals, points, rng)
+        if not len(moved) and n == _N_TESTED:
             break
-        for i in moved[:4]:
-            if (facet := find_facet(labels, X[i], U[i], tuple(map(int, pairs[i])), rng)) is not None:
+        n = n if len(moved) else _N_TESTED
+        for i in moved[:_MAX_MEASURED]:
+            x, pair, u = (column[i : i + 1] for column in points)
+            if normals and not len(_moved(labels, normals, (x, pair, u), rng)):
+                continue  # a facet measured since is enough
+            if (facet := find_facet(labels, x[0], u[0], tuple(map(int, pair[0])), rng)) is not None:
                 keep(facet)
                 normals.append(facet.normal)
     return _span(normals), tested
+
+
+def _moved(labels, normals, points, rng):
+    """Indices of boundary points (X, pairs, U) whose labels change along a direction orthogonal to all normals."""
+    X, _, U = points
+    Q, V = _span(normals), rng.standard_normal(X.shape)
+    return np.flatnonzero(moves(labels, X, U, V - V @ Q.T @ Q) > 0)
 
 
 def _span(normals):
@@ -95,10 +96,13 @@ class FirstLayer:
         self.points.extend(facet.support @ self.basis)
         self.pairs.extend([facet.pair] * len(facet.support))
 
-    def project(self, normals, units):
-        """Find the span of the weights, and continue within it; `units` were detected for one hidden layer."""
+    def project(self, facets, units):
+        """Find the span of the weights, and continue within it; facets and units were found for one hidden layer.
+
+        Those facets lie around few places, so that paths from them meet the same bends.
+        """
         full = self.outer
-        Q, tested = span_of_normals(full, normals, self.rng, self.keep)
+        Q, tested = span_of_normals(full, [f.normal for f in facets], self.rng, self.keep)
         self.points.extend(tested[0])
         self.pairs.extend(map(tuple, tested[1]))
         self.random += len(tested[0])

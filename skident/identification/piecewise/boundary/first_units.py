@@ -36,7 +36,7 @@ def find_first_units(search, base):
         beyond = facet_beyond(labels, facet.plane, facet.pair, touch.point, d, rng)
         if beyond is None:
             continue
-        search.remember(beyond.support, [beyond.pair] * len(beyond.support))
+        search.keep(beyond)
         clean, facets = 0, [*facets, beyond]
         if search.add(pencil_at(facet.plane, beyond, touch.point)) or _from_three(search, facet, beyond, bends):
             return

@@ -48,6 +48,7 @@ class Search:
     def __init__(self, labels, rng, say):
         self.labels, self.rng, self.say = labels, rng, say
         self.units, self.surfaces, self.points, self.pairs = Units(labels.n_features), [], [], []
+        self.facets = []
         self.normals, self.scattered, self.curved, self.random, self._failed, self._refined = [], 0, 0, 0, [], 0
         self._waiting, self.spread, self._tested, self.one_layer = [], 0, 0, True
         self.far = []  # indices of boundary points far from those of facets
@@ -57,6 +58,11 @@ class Search:
         """Keep boundary points."""
         self.points.extend(X)
         self.pairs.extend(map(tuple, pairs))
+
+    def keep(self, facet):
+        """Keep a facet and the boundary points that were bisected for it."""
+        self.facets.append(facet)
+        self.remember(facet.support, [facet.pair] * len(facet.support))
 
     def visit(self, x, pair, u, measure=False):
         """Extend the surfaces to the boundary point x, pair[0] towards u: by paths, else by a facet measured there.
@@ -99,7 +105,7 @@ class Search:
         if facet is None:
             self._refuse_curved()
             return None
-        self.remember(facet.support, [facet.pair] * len(facet.support))
+        self.keep(facet)
         self.normals.append(facet.normal)
         if len(self.normals) == 1 and len(axes_of(self.normals)):
             self._survey()
@@ -191,7 +197,7 @@ class Search:
             else:
                 self._failed.append(x)
             return "failed"
-        self.remember(facet.support, [facet.pair] * len(facet.support))
+        self.keep(facet)
         before = x - _BEFORE * d
         if self._learn(surface, before, facet):
             self._learn_waiting()

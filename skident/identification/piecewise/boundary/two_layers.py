@@ -44,7 +44,7 @@ def two_layers(outer, say):
     """Recover logits with two hidden layers, after a search for one layer in the same labels; or NotIdentified."""
     first = FirstLayer(outer.labels, outer.rng, say)
     first.points, first.pairs = list(outer.points), list(outer.pairs)
-    first.project(outer.normals, outer.units)
+    first.project(outer.facets, outer.units)
     first.search()
     _refuse_large(first)
     planes, linear = first.signed()
