@@ -13,6 +13,8 @@ _N_SEGMENTS = 24  # per draw (budget)
 _MAX_DRAWS = 12  # (budget)
 _OFFSETS = np.array([-2.0, -1.0, 1.0, 2.0])  # of boundary points from the hyperplane, over the step
 _STEPS = (3e-3, 3e-4)  # in standard deviations
+_INTERVALS = (1.0, 4.0, 16.0)  # half widths of the intervals that are bisected there, in steps
+_TRIED_PER_PLACE = 4  # places at which the boundary may not be straight, per place wanted (budget)
 _STRAIGHT = 1e-8  # deviation from a straight line, over the step, on each side of the hyperplane
 _ROUGHLY_STRAIGHT = 1e-6  # that deviation if points are bisected roughly (budget)
 _ROUNDING = 1e-13  # of such a deviation
@@ -24,39 +26,50 @@ def bends_along(labels, w, rng, wanted=5, rough=False):
     """Number of places on the hyperplane w (r + 1,) at which the boundary bends, and number of places examined."""
     tol = _ROUGHLY_STRAIGHT if rough else _STRAIGHT
     n, offset = w[:-1], w[-1]
-    hits = total = 0
+    hits = total = tried = 0
     for _ in range(_MAX_DRAWS):
         ends = labels.draw(2 * _N_SEGMENTS, rng, _RADII)
         ends = ends - np.outer(ends @ n + offset, n)
-        P, Q = ends[::2], ends[1::2]
-        p, q = labels(P), labels(Q)
+        P, U = ends[::2], ends[1::2] - ends[::2]
+        p, q = labels(P), labels(P + U)
         i = np.flatnonzero((p != q) & (p >= 0) & (q >= 0))[: wanted - total]
         if not len(i):
             continue
-        t, below, above = bisect(labels, P[i], Q[i] - P[i], 0.0, 1.0, p[i])
-        for k, j in enumerate(i):
-            u = (Q[j] - P[j]) / np.linalg.norm(Q[j] - P[j])
-            bent = _bends_at(labels, P[j] + t[k] * (Q[j] - P[j]), u, n, (above[k], below[k]), tol)
-            if bent is not None:
-                hits, total = hits + bent, total + 1
-        if total >= wanted:
+        t, below, above = bisect(labels, P[i], U[i], 0.0, 1.0, p[i])
+        X, U = P[i] + t[:, None] * U[i], U[i] / np.linalg.norm(U[i], axis=1)[:, None]
+        bent = _bent(labels, X, U, n, (above, below), tol)
+        hits, total, tried = hits + int(np.sum(bent == 1)), total + int(np.sum(bent >= 0)), tried + len(i)
+        if total >= wanted or tried >= _TRIED_PER_PLACE * wanted:
             break
     return hits, total
 
 
-def _bends_at(labels, x, u, n, pair, straight):
-    """Whether the boundary bends at x along n; None unless it is straight on both sides."""
+def _bent(labels, X, U, n, pair, straight):
+    """Whether the boundary bends along n at its points X (k, D): 1, 0, or -1 unless it is straight on both sides."""
+    bent = np.full(len(X), -1)
     for step in _STEPS:
-        Z = x + (step * _OFFSETS)[:, None] * n
-        size = next((f * step for f in (1.0, 4.0, 16.0) if np.all(bracket(labels, Z, u, f * step, pair))), None)
-        if size is None:
+        i, size, Z = _bracketed(labels, X, U, n, pair, step, np.flatnonzero(bent < 0))
+        if not len(i):
             continue
-        tol = straight * step + _ROUNDING
-        t, _, above = bisect(labels, Z, u, -size, size, pair[1], _BISECTED * tol)
-        if np.any(above != pair[0]):
-            continue
-        left, right = 2 * t[1] - t[0], 2 * t[2] - t[3]  # both lines meet the hyperplane at x
-        if max(abs(left), abs(right)) > tol:
-            continue
-        return bool(abs(t[1] + t[2]) > _BEND * tol)
-    return None
+        tol, (above, below) = straight * step + _ROUNDING, (np.repeat(side[i], len(_OFFSETS)) for side in pair)
+        size = np.repeat(size, len(_OFFSETS))
+        t, _, seen = bisect(labels, Z, np.repeat(U[i], len(_OFFSETS), axis=0), -size, size, below, _BISECTED * tol)
+        t, two = t.reshape(len(i), -1), np.all((seen == above).reshape(len(i), -1), axis=1)
+        left, right = 2 * t[:, 1] - t[:, 0], 2 * t[:, 2] - t[:, 3]  # both lines meet the hyperplane at x
+        flat = two & (np.maximum(np.abs(left), np.abs(right)) <= tol)
+        bent[i[flat]] = np.abs(t[:, 1] + t[:, 2])[flat] > _BEND * tol
+    return bent
+
+
+def _bracketed(labels, X, U, n, pair, step, rows):
+    """Those rows whose boundary is near the tangent plane around X, the intervals along U, and points (4 k, D) there."""
+    size, Z = np.zeros(len(X)), X[:, None] + (step * _OFFSETS)[:, None] * n
+    for factor in _INTERVALS:
+        i = rows[size[rows] == 0]
+        if len(i):
+            labeled = [np.repeat(side[i], len(_OFFSETS)) for side in pair]
+            at = Z[i].reshape(-1, X.shape[1]), np.repeat(U[i], len(_OFFSETS), axis=0)
+            inside = bracket(labels, *at, factor * step, labeled).reshape(len(i), -1)
+            size[i[np.all(inside, axis=1)]] = factor * step
+    i = rows[size[rows] > 0]
+    return i, size[i], Z[i].reshape(-1, X.shape[1])
