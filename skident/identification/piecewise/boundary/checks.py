@@ -95,16 +95,12 @@ def _wrong_on_lines(labels, logits, n, rng):
 
 def _crossings(labels, P, U, places):
     """True boundary points on lines P + t U nearest to the predicted ones in `places` (k, 4), where labels differ."""
-    X, pairs, directions = [], [], []
-    for p, u, s in zip(P, U, places, strict=True):
-        s, middle = np.union1d(s, _COARSE_GRID), (s[1] + s[2]) / 2
-        seen = labels(p + s[:, None] * u)
-        changes = np.flatnonzero((seen[1:] != seen[:-1]) & (seen[1:] >= 0) & (seen[:-1] >= 0))
-        if len(changes):
-            k = changes[np.argmin(np.abs(s[changes] + s[changes + 1] - 2 * middle))]
-            t, below, above = bisect(labels, p[None], u, s[k], s[k + 1], seen[k : k + 1])
-            X.append(p + t[0] * u)
-            pairs.append((above[0], below[0]))
-            directions.append(u)
-    X, directions = np.array(X).reshape(-1, P.shape[1]), np.array(directions).reshape(-1, P.shape[1])
-    return X, np.array(pairs, dtype=int).reshape(-1, 2), directions
+    grid = np.tile(_COARSE_GRID, (len(P), 1))
+    s, middle = np.sort(np.hstack([places, grid]), axis=1), (places[:, 1] + places[:, 2]) / 2
+    seen = labels((P[:, None] + s[:, :, None] * U[:, None]).reshape(-1, P.shape[1])).reshape(s.shape)
+    changes = (seen[:, 1:] != seen[:, :-1]) & (seen[:, 1:] >= 0) & (seen[:, :-1] >= 0)
+    apart = np.where(changes, np.abs(s[:, 1:] + s[:, :-1] - 2 * middle[:, None]), np.inf)
+    i = np.flatnonzero(np.any(changes, axis=1))
+    k = np.argmin(apart[i], axis=1) if len(i) else i
+    t, below, above = bisect(labels, P[i], U[i], s[i, k], s[i, k + 1], seen[i, k])
+    return P[i] + t[:, None] * U[i], np.column_stack([above, below]).astype(int), U[i]

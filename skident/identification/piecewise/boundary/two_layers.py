@@ -168,7 +168,7 @@ def _without_idle_units(labels, logits, X, pairs, rng):
 
 def _inner_starts(search, logits, X):
     """Boundary points (x, pair, u) in the region near boundary points X of the inputs."""
-    labels, rng, starts = search.labels, search.rng, []
+    labels, rng, intervals = search.labels, search.rng, []
     for h in logits.hidden(X[:_MAX_STARTS]):
         for depth in _DEPTHS:
             raised = h + ~logits.linear * depth * (0.1 + np.abs(rng.standard_normal(len(h))))
@@ -179,8 +179,12 @@ def _inner_starts(search, logits, X):
             k = np.flatnonzero((seen[1:] != seen[:-1]) & (seen[1:] >= 0) & (seen[:-1] >= 0))
             if len(k):
                 k = k[np.argmin(np.abs(_GRID[k] + _GRID[k + 1]))]
-                t, below, above = bisect(labels, y[None], u, _GRID[k], _GRID[k + 1], seen[k : k + 1])
-                starts.append((y + t[0] * u, (int(above[0]), int(below[0])), u))
+                intervals.append((y, u, _GRID[k], _GRID[k + 1], seen[k]))
                 break
-    search.remember([s[0] for s in starts], [s[1] for s in starts])
-    return search.unexplained(starts)
+    if not intervals:
+        return []
+    Y, U, low, high, below = (np.array(column) for column in zip(*intervals, strict=True))
+    t, below, above = bisect(labels, Y, U, low, high, below)
+    X, pairs = Y + t[:, None] * U, list(zip(above.tolist(), below.tolist(), strict=True))
+    search.remember(X, pairs)
+    return search.unexplained(list(zip(X, pairs, U, strict=True)))
