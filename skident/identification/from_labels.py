@@ -47,7 +47,8 @@ def network_from_labels(model, X, center, scale, budget, rng, input_range=None, 
     same = np.mean(order[seen] == found.logits.predict(U))
     signs_known = signs_known and bool(same >= 1 - 1 / _N_COMPARED)
     contradicting = contradicting_labels(labels, found.logits)
-    return network, classes[order], _report(found, order, labels, log, signs_known, contradicting)
+    undetermined = _in_raw_inputs(found, center, scale)[:, :, order]
+    return network, classes[order], _report(found, undetermined, labels, log, signs_known, contradicting)
 
 
 def _signs(A, T, H):
@@ -112,7 +113,16 @@ def _last_layers(H, coef, leaky=True):
     return [(hidden[:, :-1].T, hidden[:, -1]), (V, bias)], found is not None, slope
 
 
-def _report(found, order, labels, log, signs_known, contradicting):
+def _in_raw_inputs(found, center, scale):
+    """Null vectors (k, F, K) for the features (|z|, x, 1) in raw inputs x, or behind a first layer its activations."""
+    N, D = found.open_coef.copy(), len(center)
+    if not isinstance(found.logits, DeepLogits):
+        N[:, -D - 1 : -1] /= scale[:, None]
+        N[:, -1] -= np.einsum("d,kdc->kc", center, N[:, -D - 1 : -1])
+    return N
+
+
+def _report(found, undetermined, labels, log, signs_known, contradicting):
     """Report: labels at the boundary decide `exact`; `undetermined` is a basis of what they do not determine.
 
     A single one of all queried labels that the network contradicts away from its boundary is enough for "not exact".
@@ -124,7 +134,7 @@ def _report(found, order, labels, log, signs_known, contradicting):
     return IdentificationReport(
         exact=bool(exact), agrees=bool(agrees), relative_max_error=float(error), checked=found.checked,
         boundary_errors=found.wrong, contradicting_labels=contradicting[0],
-        compared_labels=contradicting[1], class_pairs=found.pairs, undetermined=found.open_coef[:, :, order],
+        compared_labels=contradicting[1], class_pairs=found.pairs, undetermined=undetermined,
         signs_determined=signs_known, noise=0.0, route="labels", attempts=1,
         reason=_REASONS[isinstance(found.logits, DeepLogits)],
         n_queries=labels.n_queries, stages=log.stages, plan=["labels"], activation=None, bits=None,

@@ -224,6 +224,64 @@ def test_three_classes_that_meet():
     np.testing.assert_array_equal(found.predict(3 * X), model.predict(3 * X))
 
 
+def _one_sided(seed):
+    """Labels of three classes, of which the last one's boundary lies on one side of two of four units; samples."""
+    rng = np.random.default_rng(seed)
+    Q = np.linalg.qr(rng.standard_normal((5, 5)))[0]
+    W, b = np.column_stack([Q[0], Q[0], Q[1] + 0.4 * Q[2], Q[2] - 0.5 * Q[3]]), np.array([1.0, -0.8, 0.2, 0.3])
+    V = np.array([[0.0, 0.9, 0.0], [0.0, -2.0, 4.0], [0.0, 1.3, 0.0], [0.0, -1.1, 0.0]])
+
+    def model(X):  # the last class is ahead of the first one beyond Q[0] @ x = 1.05 only
+        return np.argmax(np.maximum(X @ W + b, 0) @ V + [0.0, -0.8, -1.0], axis=1)
+
+    return model, 0.5 + rng.standard_normal((300, 5)) * [1.2, 0.9, 1.5, 1.2, 0.9]
+
+
+def _beside_boundary(model, X, n, rng):
+    """Inputs on both sides of the boundary, 1e-9 apart."""
+    P, Q = np.split(X.mean(axis=0) + 2 * X.std(axis=0) * rng.standard_normal((2 * n, X.shape[1])), 2)
+    P, Q = (A[model(P) != model(Q)] for A in (P, Q))
+    below = model(P)
+    for _ in range(34):
+        middle = (P + Q) / 2
+        same = (model(middle) == below)[:, None]
+        P, Q = np.where(same, middle, P), np.where(same, Q, middle)
+    return P, Q
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_basis_of_undetermined_coefficients(seed):
+    """No label changes along it, others change along other directions, and it is complete."""
+    model, X = _one_sided(seed)
+    found, rng = _identify(model, X), np.random.default_rng(seed)
+    assert found.report_.agrees and not found.report_.exact
+    basis, network = found.report_.undetermined, found.network_
+    P, Q = _beside_boundary(model, X, 8000, rng)
+    m, (W, b) = basis.shape[1] - X.shape[1] - 1, (network.weights[0], network.biases[0])
+
+    def features(X):
+        return np.column_stack([np.abs(X @ W + b)[:, :m], X, np.ones(len(X))])
+
+    def changed(direction):
+        step = 1e-3 * direction / np.linalg.norm(direction)
+        return np.mean(np.argmax(found.decision_function(B) + features(B) @ step, axis=1) != model(B))
+
+    B = np.vstack([P, Q])
+    B = B[np.argmax(found.decision_function(B), axis=1) == model(B)]
+    assert len(B) > 1.99 * len(P)
+    for direction in basis:
+        assert changed(direction) < 1e-3 and changed(-direction) < 1e-3
+    assert changed(rng.standard_normal(basis.shape[1:])) > 0.1
+
+    F, pairs, rows = features((P + Q) / 2), np.column_stack([model(P), model(Q)]), np.arange(len(P))
+    M = np.zeros((len(P), 3, F.shape[1]))
+    M[rows, pairs[:, 0]], M[rows, pairs[:, 1]] = F, -F
+    s = np.linalg.svd(M[:, 1:].reshape(len(P), -1), compute_uv=False)
+    assert np.sum(s < 1e-6 * s[0]) == len(basis) + 1  # the coefficients themselves
+    flat = (basis - basis[:, :, :1])[:, :, 1:].transpose(0, 2, 1).reshape(len(basis), -1)
+    assert np.linalg.matrix_rank(flat, tol=1e-6) == len(basis)
+
+
 def test_a_model_that_abstains_has_one_more_class():
     _, X, logit = _planted(4)
     found = _identify(lambda X: np.where(np.abs(logit(X)) < 0.2, -1, (logit(X) > 0).astype(int)), X)

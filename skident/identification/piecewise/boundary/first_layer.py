@@ -42,7 +42,7 @@ _FITS = 1e-7  # residual of a normal as a combination of the units' normals
 def span_of_normals(labels, normals, rng, keep):
     """Orthonormal rows (r, D) that span all normals of the boundary, and the boundary points (X, pairs, U) tested.
 
-    Along directions orthogonal to the span no label may change. If one does, a facet is measured there: `keep` takes it.
+    Along directions orthogonal to the span no label may change. If one does, `keep` takes a facet measured there.
     """
     normals, n, tested = list(normals), _N_TESTED_FIRST, ([], [], [])
     for _ in range(_MAX_SPANS):

@@ -62,7 +62,7 @@ def _bent(labels, X, U, n, pair, straight):
 
 
 def _bracketed(labels, X, U, n, pair, step, rows):
-    """Those rows whose boundary stays near X, half widths of intervals along U that contain it, and centers (4 k, D)."""
+    """Rows whose boundary stays near X, half widths of intervals along U around it, and their centers (4 k, D)."""
     size, Z = np.zeros(len(X)), X[:, None] + (step * _OFFSETS)[:, None] * n
     for factor in _INTERVALS:
         i = rows[size[rows] == 0]
