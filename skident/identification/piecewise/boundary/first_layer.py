@@ -97,7 +97,7 @@ class FirstLayer:
         self.pairs.extend([facet.pair] * len(facet.support))
 
     def project(self, facets, units):
-        """Find the span of the weights, and continue within it; facets and units were found for one hidden layer.
+        """Find the span of the weights, and continue within it; facets and units are those of one hidden layer.
 
         Those facets lie around few places, so that paths from them meet the same bends.
         """
