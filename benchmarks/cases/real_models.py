@@ -148,17 +148,28 @@ def residual(seed):
     return network(16, D, activation="relu", change=lambda Y, X: Y + X)(seed)
 
 
-def images(shape, convolution, *behind):
-    """A convolution of images as a function of rows, with ReLU units and a linear layer behind."""
+def image_layers(shape, convolution, *behind):
+    """A convolution of images with ReLU units and a linear layer behind, as a module made after seeding."""
 
-    def model(seed):
+    def made(seed):
         torch.manual_seed(seed)
         head = torch.nn.LazyLinear(3)
-        layers = torch.nn.Sequential(convolution(), torch.nn.ReLU(), *behind, torch.nn.Flatten(), head)
+        layers = torch.nn.Sequential(
+            convolution(), torch.nn.ReLU(), *(layer() for layer in behind), torch.nn.Flatten(), head
+        )
         layers(torch.zeros(1, *shape))
-        layers = layers.double().requires_grad_(False)
+        return layers.double().requires_grad_(False)
+
+    return made
+
+
+def images(shape, *layers):
+    """The same as a function of rows."""
+
+    def model(seed):
+        made = image_layers(shape, *layers)(seed)
         rows = np.random.RandomState(seed).standard_normal((N_SAMPLES, int(np.prod(shape))))
-        return lambda X: layers(torch.as_tensor(X).reshape(-1, *shape)).numpy(), rows
+        return lambda X: made(torch.as_tensor(X).reshape(-1, *shape)).numpy(), rows
 
     return model
 
@@ -349,6 +360,15 @@ def _logistic(s):
     return linear_model.LogisticRegression()
 
 
+# The shape of an image, the convolution, and what is behind its ReLU units.
+CONVOLUTIONS = {
+    "convolution 3 x 3": ((1, 6, 6), lambda: torch.nn.Conv2d(1, 4, 3)),
+    "convolution 5 x 5": ((1, 8, 8), lambda: torch.nn.Conv2d(1, 3, 5)),
+    "convolution, stride 2": ((1, 9, 9), lambda: torch.nn.Conv2d(1, 4, 3, stride=2)),
+    "convolution, padding": ((1, 5, 5), lambda: torch.nn.Conv2d(1, 3, 3, padding=1)),
+    "convolution, two channels": ((2, 5, 5), lambda: torch.nn.Conv2d(2, 4, 3)),
+    "convolution, average pooling": ((1, 6, 6), lambda: torch.nn.Conv2d(1, 4, 3), lambda: torch.nn.AvgPool2d(2)),
+}
 NETWORKS = {
     "tanh (8, 5)": network(8, 5, 1),
     "tanh (12, 7)": network(12, 7, 1),
@@ -378,12 +398,7 @@ NETWORKS = {
     "GELU (10, 6)": network(10, 6, 1, activation="gelu"),
     "GELU (32, 16)": network(32, 16, 1, activation="gelu"),
     "SiLU (10, 6)": network(10, 6, 1, activation="silu"),
-    "convolution 3 x 3": images((1, 6, 6), lambda: torch.nn.Conv2d(1, 4, 3)),
-    "convolution 5 x 5": images((1, 8, 8), lambda: torch.nn.Conv2d(1, 3, 5)),
-    "convolution, stride 2": images((1, 9, 9), lambda: torch.nn.Conv2d(1, 4, 3, stride=2)),
-    "convolution, padding": images((1, 5, 5), lambda: torch.nn.Conv2d(1, 3, 3, padding=1)),
-    "convolution, two channels": images((2, 5, 5), lambda: torch.nn.Conv2d(2, 4, 3)),
-    "convolution, average pooling": images((1, 6, 6), lambda: torch.nn.Conv2d(1, 4, 3), torch.nn.AvgPool2d(2)),
+    **{name: images(*parts) for name, parts in CONVOLUTIONS.items()},
     "tanh with a linear skip": network(10, D, change=lambda Y, X: Y + X),
     "max pooling": network(6, 1, before=lambda X: np.maximum(X, X[:, ::-1])),
 }
@@ -410,7 +425,9 @@ MAX_POOLING = {
     "linear units, max of 2": maxout(8, 2, relu=False),
     "ReLU units, max of 2": maxout(8, 2),
     "ReLU units, max of 4": maxout(6, 4),
-    "convolution, max pooling 2 x 2": images((1, 6, 6), lambda: torch.nn.Conv2d(1, 2, 3), torch.nn.MaxPool2d(2)),
+    "convolution, max pooling 2 x 2": images(
+        (1, 6, 6), lambda: torch.nn.Conv2d(1, 2, 3), lambda: torch.nn.MaxPool2d(2)
+    ),
 }
 WIDE = {"tanh (64, 32), 20 inputs": network(64, 32, 1, n_inputs=20)}
 TREES, LOCAL, LAYER_NORM, RECURRENT = "tree ensemble", "local kernel", "LayerNorm", "recurrent network"

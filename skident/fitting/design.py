@@ -38,9 +38,10 @@ def design_points(weights, biases, n_samples, spread, rng, near=0.5):
     0, a unit that is saturated on nearly all of the Gaussian part gets ``1.5 (D + 2)`` samples more, because each
     determines no more than one of its D + 1 parameters. MemoryLimitError if the samples do not fit.
     """
+    norms = np.linalg.norm(weights, axis=0)
+    weights, biases, norms = weights[:, norms > 0], biases[norms > 0], norms[norms > 0]  # others are constant
     D, m = weights.shape
     require_memory(_COPIES * 8 * D * n_samples, f"{n_samples} samples of {D} inputs")
-    norms = np.linalg.norm(weights, axis=0)
     sigma = spread / np.median(norms)
     units = np.arange(int(near * n_samples)) % m
     # All units may be saturated on the data; at this center as few as possible are.

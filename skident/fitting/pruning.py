@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skident.network import FeedforwardNetwork
+from skident.network import FeedforwardNetwork, get_activation
 from skident.network.calculus import forward_jets, output_sensitivities
 
 from .least_squares import Stopping, fit_network
@@ -205,7 +205,7 @@ def prune_to_smallest(network, U, Y, *, min_widths=None, tol=1e-9, callback=None
 
 
 def redundant_units(network, U=None, tol=1e-5, *, deadline=np.inf):
-    """Count hidden units per layer that could be removed without changing the function.
+    """Count hidden units per layer that could be removed without changing the function; linear ones do not count.
 
     Two units are one if their incoming weights and biases, scaled to norm 1, differ by less than `tol` up to sign. A
     unit is dead if its incoming or outgoing weights are below a hundredth of `tol`, relative to its layer. With inputs
@@ -216,18 +216,23 @@ def redundant_units(network, U=None, tol=1e-5, *, deadline=np.inf):
     units reaches zero residual on a set of such networks, in which the other weights are arbitrary. The residual is
     quadratic in the distance from that set, so at rounding level the distance is far below `tol`.
     """
-    counts = []
+    counts, n_linear = [], getattr(get_activation(network.activations[0]), "n_linear", 0)
     for W, b, after in zip(network.weights[:-1], network.biases[:-1], network.weights[1:], strict=True):
-        incoming, outgoing = np.linalg.norm(W, axis=0), np.linalg.norm(after, axis=1)
+        m = W.shape[1] - n_linear
+        incoming, outgoing = np.linalg.norm(W[:, :m], axis=0), np.linalg.norm(after[:m], axis=1)
         least = _DEAD_SHARE * tol
         dead = (incoming <= least * incoming.max()) | (outgoing <= least * outgoing.max())
-        units = np.vstack([W, b])[:, ~dead]
+        units = np.vstack([W, b])[:, :m][:, ~dead]
         units = units / np.linalg.norm(units, axis=0)
         # The sine, not the cosine: 1 - cos cannot resolve angles below 1e-8.
         gaps = [_distances(units[:, i], units[:, :i]) for i in range(units.shape[1])]
         doubles = sum(len(g) > 0 and g.min() < tol for g in gaps)
         counts.append(int(dead.sum() + doubles))
-    return counts if U is None else [max(pair) for pair in zip(counts, _replaceable(network, U, deadline), strict=True)]
+    return (
+        counts
+        if U is None or n_linear
+        else [max(pair) for pair in zip(counts, _replaceable(network, U, deadline), strict=True)]
+    )
 
 
 def _replaceable(network, U, deadline):

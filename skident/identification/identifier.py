@@ -385,6 +385,11 @@ def _is_default(value):
     return isinstance(value, str) and value == _DEPRECATED
 
 
+def _is_refusal(error):
+    """Whether the model was recognized as another one than a network."""
+    return isinstance(error, NotIdentified) and error.stage == "model"
+
+
 def _recover(readings, model, options, rng):
     """The validation of the first reading that explains the outputs, else of the best one, and its plan."""
     best, failure, problem, readings = None, None, None, iter(readings)
@@ -399,11 +404,12 @@ def _recover(readings, model, options, rng):
                 validation = validate(problem, solve(problem, steps))
         except (NotIdentified, OutOfBudgetError) as error:
             failure = error if failure is None else failure
+            if _is_refusal(error):  # of the model, whatever its outputs are taken for
+                break
             continue
         if best is None or validation.rank < best[0].rank:
             best = validation, steps
-    refused = isinstance(failure, NotIdentified) and failure.stage == "model"
-    if not refused and (best is None or not best[0].explained):
+    if not _is_refusal(failure) and (best is None or not best[0].explained):
         refuse(declared_calibration(model), options)
         if best is None:
             refuse(sharp_bends_of(problem), options)

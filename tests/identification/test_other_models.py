@@ -168,6 +168,22 @@ def test_steps_of_a_sequence(steps, units):
     W = np.kron(np.eye(steps), np.random.RandomState(0).standard_normal((6 // steps, units)))
     assert steps_of_sequence(W) == steps
     assert steps_of_sequence(W + 0.1) is None
+    assert steps_of_sequence(np.delete(W, slice(units - 1), axis=1)) == steps  # an early step that shows one unit
+    assert steps_of_sequence(np.delete(W, slice(units), axis=1)) is None
+
+
+@pytest.mark.parametrize("seed", [11, 18])
+def test_long_memory(seed):
+    """Few units of the first step are seen, or the outputs look clipped as well: still no network is fitted."""
+    torch.manual_seed(seed)
+    layer = torch.nn.LSTM(2, 8, batch_first=True).double().requires_grad_(False)
+
+    def model(rows):
+        return layer(torch.as_tensor(rows).reshape(len(rows), 3, 2))[0][:, -1, -4:].numpy() @ [1.0, 0.3, -0.8, 0.5]
+
+    rows = np.random.RandomState(seed).standard_normal((400, 6))
+    with pytest.raises(NotIdentified, match="recurrent network"):
+        NetworkIdentifier(model, random_state=seed, max_seconds=20).fit(rows)
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from skident.fitting.pruning import prune_to, redundant_units
-from skident.network import FeedforwardNetwork, get_activation
+from skident.network import FeedforwardNetwork, PartlyLinear, get_activation
 from skident.oracle import NotIdentified, OutOfBudgetError
 from skident.oracle.clipping import detect_clipped_inputs
 
 from ..attempt import design_where_units_vary, polished_attempt
 from ..saturating.downstream import fit_smallest_downstream
 from ..saturating.separate_inputs import steps_of_sequence
+from ..second_layer.additive_units import WithoutUnits, find_additive_units, joined_with_units
 from ..second_layer.single_layer import with_biases_from_profiles
+from .first_layer import FirstLayerCache
 from .hidden_coordinates import ROUTE as hidden_coordinates_route
 from .hidden_coordinates import second_layer_in_hidden_coordinates
 from .saturating import FEW_UNITS, View, exact_view, fit_view
@@ -32,6 +34,8 @@ _SMALL_SEARCH = 60  # parameters that set the number of starts for two hidden la
 _DEEP_SEARCH = 30  # the same for more hidden layers
 _PRUNED_NOISE = 10.0  # error over the noise up to which redundant units are removed
 _WORSE = 3.0  # factor by which the error may grow when redundant units are removed
+
+_ADDITIVE = ("tanh", "sigmoid")  # activations whose profiles give a unit
 
 AGAIN = "first layer again"
 VARIANTS = ("", AGAIN)
@@ -113,6 +117,7 @@ def _candidates(problem, first, first_layer):
     if view.second_width is not None:
         yield from _two_hidden_layers(problem, view, m_1, m_L)
     _refuse_separate_inputs(problem, first)
+    yield from _beside_additive_units(problem, first)
     yield from _two_hidden_layers_on_patches(problem, first, first_layer)
     # Behind a second layer of known width, or with one of unknown width.
     for n_behind in (1, 2) if view.second_width is None else (2,):
@@ -166,6 +171,22 @@ def _second_layer_in_hidden_coordinates(problem, first):
         yield _Candidate(found.network, found.residual, hidden_coordinates_route)
 
 
+def _beside_additive_units(problem, first):
+    """Two hidden layers beside one, as in averages of networks of unequal depth."""
+    name = problem.activations[0]
+    if name not in _ADDITIVE or problem.activations[1] != "identity" or problem.held_out.noise_std is not None:
+        return
+    with problem.log.stage("additive units", problem.oracle) as entry:
+        units, rest = find_additive_units(problem.oracle, first, name, problem.rng)
+        entry["seen"] = 0 if units is None else len(units.biases)
+    if units is None or not len(rest.biases):
+        return
+    inner = replace(problem, oracle=WithoutUnits(problem.oracle, units))
+    found = second_layer_on_patches(inner, rest, FirstLayerCache())
+    if found is not None:
+        yield _Candidate(joined_with_units(found.network, units), found.residual, "saturation, additive units")
+
+
 def _two_hidden_layers_on_patches(problem, first, first_layer):
     found = second_layer_on_patches(problem, first, first_layer)
     if found is not None and sum(found.network.layer_widths[:-1]) <= problem.options.max_neurons:
@@ -195,6 +216,8 @@ def _more_hidden_layers(problem, view, n_behind, m_1, m_L):
 def _minimal(problem, candidate):
     """Polish, remove redundant units, and polish again."""
     found = polished_attempt(problem, candidate.network, candidate.residual, "polish", candidate.method)
+    if isinstance(get_activation(found.network.activations[0]), PartlyLinear):  # linear units pass values on
+        return found
     U = design_where_units_vary(found.network)
     redundant = redundant_units(found.network, U, deadline=problem.oracle.budget.deadline)
     tol, noise = problem.options.tol, problem.held_out.relative_noise

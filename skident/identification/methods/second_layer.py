@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import erf, erfinv, logit
 
-from skident.network import FeedforwardNetwork, get_activation
+from skident.network import FeedforwardNetwork, get_activation, partly_linear
 from skident.oracle import BlackBoxError, NotIdentified
 
 from ..attempt import polished_attempt
@@ -255,9 +255,17 @@ def _downstream(problem, first, shifts):
 def _with_activations(found, activations):
     """The network with the activations of the problem; it was recovered with tanh units in place of sigmoid ones."""
     weights, biases = (list(part) for part in (found.network.weights, found.network.biases))
+    n_linear = getattr(get_activation(found.network.activations[0]), "n_linear", 0)
     if activations[0] == "sigmoid":
         for layer, W in enumerate(weights):
-            reads, gives = (1.0 if layer == 0 else 2.0), (1.0 if layer == len(weights) - 1 else 2.0)
-            biases[layer] = gives * (biases[layer] - (0.0 if layer == 0 else W.sum(axis=0)))
-            weights[layer] = reads * gives * W
-    return replace(found, network=FeedforwardNetwork(weights, biases, *activations))
+            reads = np.ones(len(W)) if layer == 0 else _scales(len(W), n_linear)
+            gives = np.ones(W.shape[1]) if layer == len(weights) - 1 else _scales(W.shape[1], n_linear)
+            biases[layer] = gives * (biases[layer] - (reads - 1.0) @ W)
+            weights[layer] = reads[:, None] * gives * W
+    hidden = partly_linear(activations[0], n_linear) if n_linear else activations[0]
+    return replace(found, network=FeedforwardNetwork(weights, biases, hidden, activations[1]))
+
+
+def _scales(n, n_linear):
+    """2 for sigmoid units, of ``tanh(z) = 2 sigmoid(2 z) - 1``, and 1 for linear units at the end of a layer."""
+    return np.repeat([2.0, 1.0], [n - n_linear, n_linear])

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import erfinv
 
-from skident.network import FeedforwardNetwork, get_activation
+from skident.network import FeedforwardNetwork, get_activation, partly_linear
 from skident.oracle import Accuracy, NotIdentified
 
 from .kernel.charts import ErfChart, TanhChart
@@ -23,6 +23,7 @@ _MAX_CORRECTION = 2.0  # of a bias: pre-activations as known go this far beyond 
 # the latter are less accurate where units are nearly dependent.
 _SMALL_RESIDUAL = 1e-5
 _MAX_RESIDUAL = 0.05  # relative, of outputs: what the polish still mends; a network with wrong units leaves more
+_QUERIES_PER_COLUMN = 3  # outputs per unknown of an output layer that reads both hidden layers
 _READOUT_RANK_TOL = 1e-10  # of units' outputs: the coefficients' errors, 1e-6 to 1e-4, are amplified no further
 
 
@@ -130,15 +131,46 @@ def network_from_curves(downstream, sums, step_residuals):
     output_weights = np.array([c.output_weights for c in curves])
     output_weights, offset, residual = _output_layer(g(X * norms + biases), output_weights, sums.values)
     step_residuals = {**step_residuals, "curves": max(c.residual for c in curves)}
+    first = downstream.weights, downstream.biases + sums.corrections
+    if not residual < _MAX_RESIDUAL and len(sums.W2) > 1:
+        found = network_with_skip(downstream, first, (sums.W2 * norms, biases))
+        if found.residual < _MAX_RESIDUAL:
+            return replace(found, step_residuals=step_residuals)
     if not residual < _MAX_RESIDUAL:
         raise NotIdentified(
             "second layer",
             "residual",
             f"the second layer recovered on patches leaves a relative residual of {residual:.1e}: {step_residuals}",
         )
-    weights = [downstream.weights, sums.W2 * norms, output_weights]
-    all_biases = [downstream.biases + sums.corrections, biases, offset]
+    weights = [first[0], sums.W2 * norms, output_weights]
+    all_biases = [first[1], biases, offset]
     return RecoveredNetwork(FeedforwardNetwork(weights, all_biases, downstream.activation), residual, step_residuals)
+
+
+def network_with_skip(downstream, first, second):
+    """The network whose outputs read both hidden layers, given weights and biases of these, by least squares.
+
+    Powers of the first layer's outputs do not show what is linear in these. Linear units of the second layer pass it
+    on; as many, without weights, stand in the first layer.
+    """
+    g, (D, m_1) = get_activation(downstream.activation), downstream.shape
+    n_columns = m_1 + len(second[1]) + 1
+    X = downstream.rng.standard_normal((_QUERIES_PER_COLUMN * n_columns, D))
+    H, Y = g(X @ first[0] + first[1]), downstream.query(X)
+    columns = np.column_stack([H, g(H @ second[0] + second[1]), np.ones(len(H))])
+    fitted = np.linalg.lstsq(columns, Y, rcond=_READOUT_RANK_TOL)[0]
+    left = np.linalg.norm(Y - columns @ fitted) / max(float(np.linalg.norm(Y - Y.mean(axis=0))), np.finfo(float).tiny)
+    skip, output_weights, offset = fitted[:m_1], fitted[m_1:-1], fitted[-1]
+    read, sizes, written = np.linalg.svd(skip, full_matrices=False)
+    n = len(sizes)
+    weights = [
+        np.hstack([first[0], np.zeros((D, n))]),
+        np.block([[second[0], read * sizes], [np.zeros((n, len(second[1]) + n))]]),
+        np.vstack([output_weights, written]),
+    ]
+    biases = [np.append(first[1], np.zeros(n)), np.append(second[1], np.zeros(n)), offset]
+    network = FeedforwardNetwork(weights, biases, partly_linear(downstream.activation, n))
+    return RecoveredNetwork(network, float(left), {})
 
 
 def _output_layer(G, V, Y):

@@ -10,7 +10,7 @@ from ..query_points import query_block
 from .exact_directions import exact_directions
 from .kernel.patch import rays_of_one_unit, saturated
 
-__all__ = ["with_biases_from_profiles"]
+__all__ = ["profile_of_unit", "profile_points", "with_biases_from_profiles"]
 
 _RANGE = 8.0  # pre-activations of a profile: biases measured far out are wrong by up to about 3
 _NODES = 33  # per profile: some eight where the unit is not saturated
@@ -36,12 +36,12 @@ def with_biases_from_profiles(oracle, first, network, rng):
         return network
     first = exact_directions(oracle, first, get_activation(name), rng)
     weights, biases, V = first.weights.copy(), first.biases.copy(), network.weights[1].copy()
-    blocks = [_profile_points(oracle, first, unit, rng) for unit in range(len(biases))]
+    blocks = [profile_points(oracle, first, unit, rng) for unit in range(len(biases))]
     if not all(len(X) for X in blocks):
         return network
     outputs = [query_block(oracle, X) for X in blocks]
     for unit, (X, Y) in enumerate(zip(blocks, outputs, strict=True)):
-        corrected = _corrected(X @ first.weights[:, unit] + biases[unit], Y, _HALF_RANGES[name])
+        corrected = profile_of_unit(X @ first.weights[:, unit] + biases[unit], Y, name)
         if corrected is not None:
             factor, shift, V[unit] = corrected
             weights[:, unit], biases[unit] = factor * weights[:, unit], factor * biases[unit] + shift
@@ -51,19 +51,20 @@ def with_biases_from_profiles(oracle, first, network, rng):
     return like.with_parameters(like.weights, [biases, offset])
 
 
-def _profile_points(oracle, first, unit, rng):
-    """Points (k, 33, D) across the hyperplane of a unit, at places where all others are saturated."""
+def profile_points(oracle, first, unit, rng, n_places=_PLACES):
+    """Points (k, 33, D) across the hyperplane of a unit, at up to n places where all others are saturated."""
     margin = _MARGIN * (_RANGE + saturated("tanh", oracle.accuracy.relative_error))
     options = {"margin": margin, "farthest": min(_MAX_DISTANCE, 0.5 * oracle.reach)}
-    base, rays, starts = rays_of_one_unit(first.weights, first.biases, unit, _PLACES, rng, **options)
+    base, rays, starts = rays_of_one_unit(first.weights, first.biases, unit, n_places, rng, **options)
     w = first.weights[:, unit]
     across = np.linspace(-_RANGE, _RANGE, _NODES)[:, None] * (w / (w @ w))
     X = (base + starts[:, None] * rays)[:, None] + across
     return oracle.representable(X.reshape(-1, len(w))).reshape(X.shape)
 
 
-def _corrected(z, Y, half_range):
+def profile_of_unit(z, Y, name):
     """Factor and offset of a unit's pre-activations z (k, 33), and its output weights; None if the profile fails."""
+    half_range = _HALF_RANGES[name]
     low, high = Y[:, 0], Y[:, -1]
     change = 0.5 * (high - low).mean(axis=0)
     if not np.any(change):
