@@ -85,6 +85,7 @@ class FirstLayer:
         self.points, self.pairs, self.facets, self.pencils = [], [], [], []
         self.basis, self.labels, self.random = np.eye(labels.n_features), labels, 0
         self.units, self.refused, self.agreement = Units(labels.n_features), [], 0.0
+        self.earlier = []  # facets of the search for one hidden layer, from which no paths start
 
     def keep(self, facet):
         """Remember a facet and the boundary points that were bisected for it."""
@@ -107,7 +108,7 @@ class FirstLayer:
         self.pairs.extend(map(tuple, tested[1]))
         self.random += len(tested[0])
         self.basis, self.labels, self.units = Q, Projected(full, Q), Units(len(Q))
-        self.facets = [_inside(f, Q) for f in self.facets]
+        self.facets, self.earlier = ([_inside(f, Q) for f in kept] for kept in (self.facets, facets))
         for w in units.hyperplanes:
             inside = np.append(Q @ w[:-1], w[-1])
             if np.linalg.norm(inside[:-1]) > 1 - _FITS and not self.units.knows(inside):
@@ -230,7 +231,7 @@ class FirstLayer:
         linear = np.arange(self.rank) >= len(H)
         planes = np.vstack([H, np.column_stack([missing, np.zeros(len(missing))])])
         votes = []
-        for facet in self.facets:
+        for facet in [*self.earlier, *self.facets]:
             c, *_ = np.linalg.lstsq(planes[:, :-1].T, facet.normal, rcond=None)
             if np.linalg.norm(planes[:, :-1].T @ c - facet.normal) < _FITS:
                 on = np.abs(c) > _ACTIVE * np.abs(c).max()
