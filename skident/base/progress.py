@@ -8,6 +8,8 @@ from contextlib import contextmanager
 
 __all__ = ["StageLog"]
 
+_SOON = 5.0  # seconds left below which no estimate is displayed
+
 
 class StageLog:
     """Records stages and displays their progress: a bar per stage and its result on stderr if `verbose` is 1 or more.
@@ -30,8 +32,8 @@ class StageLog:
         """Time a block, count the queries of an oracle, display its progress.
 
         The block may add to the entry that it gets. ``entry["progress"]`` takes the number of steps done so far, and
-        the total number if `total` is unknown at the start; `unit` names the steps. A block that raises is not
-        recorded.
+        the total number if `total` is unknown at the start; `unit` names the steps. With a total, the bar estimates the
+        seconds left from those of the steps done. A block that raises is not recorded.
         """
         n_before = oracle.n_queries if oracle is not None else 0
         bar = _bar(name) if self.verbose else None
@@ -44,7 +46,8 @@ class StageLog:
             counted = f"{done}{'' if every is None else f' of {every}'} {unit}, "
             if bar is not None:
                 queries = "" if oracle is None else f"{oracle.n_queries - n_before} queries"
-                bar.set_description_str(f"{name}: {counted}{queries}".rstrip(", "), refresh=False)
+                left = _time_left(time.perf_counter() - start, done, every)
+                bar.set_description_str(f"{name}: {counted}{queries}".rstrip(", ") + left, refresh=False)
                 bar.update(done - bar.n)
             self.unfinished = f"{name} ({done}{'' if every is None else f' of {every}'} done)"
 
@@ -61,6 +64,12 @@ class StageLog:
         self.unfinished = None
         residual = "" if entry["residual"] is None else f", residual {entry['residual']:.2e}"
         self.say(f"{name}: {counted}{entry['seconds']:.2f} s, {entry['queries']} queries{residual}")
+
+
+def _time_left(elapsed, done, total):
+    """The time left if further steps take as long as those done; empty if it is short or unknown."""
+    left = elapsed * (total - done) / done if total and done else 0.0
+    return f", about {left / 60:.0f} min left" if left > 90 else f", about {left:.0f} s left" if left > _SOON else ""
 
 
 def _bar(name):

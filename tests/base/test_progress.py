@@ -1,4 +1,5 @@
 import re
+import time
 
 import numpy as np
 import pytest
@@ -50,3 +51,27 @@ def test_what_is_counted_is_said(total, of, said, capsys):
     err = capsys.readouterr().err
     assert re.search(rf"first layer: {said} units, \d\.\d\d s, 3 queries", err)
     assert "it/s" not in err and "0it" not in err
+
+
+@pytest.mark.parametrize(
+    ("seconds", "done", "left"),
+    [(10.0, 2, "about 40 s left"), (60.0, 2, "about 4 min left"), (10.0, 9, None), (10.0, 0, None)],
+)
+def test_time_left(seconds, done, left, capsys, monkeypatch):
+    """Estimated from the steps done; nothing if it is short or unknown."""
+    clock = iter([0.0, *[seconds] * 100])
+    monkeypatch.setattr("skident.base.progress.time.perf_counter", lambda: next(clock))
+    with StageLog(verbose=1).stage("layers", total=10, unit="units") as entry:
+        time.sleep(0.15)  # bars are drawn again after 0.1 s
+        entry["progress"](done)
+    err = capsys.readouterr().err
+    assert ("left" in err) == (left is not None) and (left is None or left in err)
+
+
+def test_no_time_left_without_a_total(capsys, monkeypatch):
+    clock = iter([0.0, *[1e3] * 100])
+    monkeypatch.setattr("skident.base.progress.time.perf_counter", lambda: next(clock))
+    with StageLog(verbose=1).stage("layers") as entry:
+        time.sleep(0.15)
+        entry["progress"](5)
+    assert "left" not in capsys.readouterr().err
