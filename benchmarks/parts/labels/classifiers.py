@@ -24,6 +24,7 @@ N_INPUTS = 20_000  # held-out inputs per radius
 RADII = (1.0, 3.0)  # standard deviations of these
 N_NEAR = 1000  # segments across the boundary, both ends within NEAR of it
 NEAR = 1e-6  # in standard deviations
+CLAIMED = 1e-8  # distance from the boundary at which an exact network has the model's labels, relative to 1 + |x|
 MAX_ERROR = 1e-10  # of hyperplanes
 DATA = {"breast cancer": load_breast_cancer, "wine": load_wine, "iris": load_iris, "digits": load_digits}
 
@@ -164,33 +165,39 @@ def _trial(row, seed):
         [radius * rng.standard_normal((N_INPUTS, X.shape[1])) for radius in RADII]
     )
     same = float(np.mean(identifier.predict(F) == model(F)))
-    B = _beside_boundary(model, X, rng)
+    B, away = _beside_boundary(model, X, rng)
     near = float(np.mean(identifier.predict(B) == model(B)))
+    clear = float(np.mean(identifier.predict(away) == model(away)))
     exact = bool(identifier.report_.exact)
     right = error <= MAX_ERROR and same == near == 1.0
     size = (len(planes) + 1) * planes.shape[1]
     return {
         "seed": seed, "right": right, "exact": exact,
-        "false_exact": exact and not (error < 1e-6 and same == near == 1.0),
-        "error": error, "labels": same, "near": near,
+        "false_exact": exact and not (error < 1e-6 and same == clear == 1.0),
+        "error": error, "labels": same, "near": near, "clear": clear,
         "queries": queries, "ratio": queries / size,
         "undetermined": len(identifier.report_.undetermined), "seconds": seconds,
     }  # fmt: skip
 
 
 def _beside_boundary(model, X, rng):
-    """Inputs within NEAR standard deviations of the boundary, on both sides: bisected random segments."""
+    """Inputs within NEAR standard deviations of the boundary, on both sides, and such inputs at least CLAIMED from it.
+
+    Random segments are bisected. An end may lie within rounding of the boundary, where labels are uncertain.
+    """
     center, scale = X.mean(axis=0), X.std(axis=0)
     ends = center + scale * rng.uniform(*RADII, (40 * N_NEAR, 1)) * rng.standard_normal((40 * N_NEAR, X.shape[1]))
     P, Q = ends[::2], ends[1::2]
     below = model(P)
     differ = np.flatnonzero(below != model(Q))[:N_NEAR]
     P, Q, below = P[differ], Q[differ], below[differ]
+    U = (Q - P) / np.linalg.norm((Q - P) / scale, axis=1)[:, None]
     while len(P) and np.max(np.linalg.norm((Q - P) / scale, axis=1)) > NEAR:
         middle = (P + Q) / 2
         same = (model(middle) == below)[:, None]
         P, Q = np.where(same, middle, P), np.where(same, Q, middle)
-    return np.vstack([P, Q])
+    step = CLAIMED * (1 + np.linalg.norm((P - center) / scale, axis=1))[:, None] * U
+    return np.vstack([P, Q]), np.vstack([P - step, Q + step])
 
 
 def plane_error(found, true):

@@ -19,6 +19,7 @@ _NULL_TOL = 2e-9  # singular value per root of the points that is a null vector 
 _GAP = 20.0  # between the singular values of null vectors of rough hyperplanes and the others
 _SINGULAR = 1e-14  # diagonal entry of a triangular factor, over the largest one, that is zero (rounding)
 _ROUNDING = 2.5e-16  # standard deviation of bisected points, relative to 1 + |x|
+_MOST = 0.9  # of new boundary points, whose standard errors are bounded (statistics)
 _LARGE_ROUNDS = 4  # fits of large networks: the activation patterns near bends are better known after each (budget)
 _FITTED = 1e-13  # largest residual after which no further one follows (rounding)
 _FALLING = 0.3  # factor by which the largest residual must fall from one to the next (budget)
@@ -157,17 +158,26 @@ class Precision:
         self._R = _gauge(self._H, self._coef)
 
     def add(self, X, pairs):
-        """Take in more boundary points."""
+        """Take in more boundary points; the standard error of the boundary there before, relative to 1 + |x|."""
         _, J, keep = _linearized(self._H, self._coef, X, pairs)
+        errors = np.inf
+        if self._regular() and len(X):
+            leverages = np.sum(solve_triangular(self._R, J.T, trans=1) ** 2, axis=0)
+            errors = _ROUNDING * np.sqrt(np.quantile(leverages, _MOST))
         self._R = np.linalg.qr(np.vstack([self._R, J[keep]]), mode="r")
+        return errors
+
+    def _regular(self):
+        """Whether the boundary points determine all unknowns."""
+        sizes = np.abs(np.diag(self._R))
+        return len(sizes) == self._R.shape[1] and sizes.min() >= _SINGULAR * sizes.max()
 
     @property
     def error(self):
         """The largest standard error of an entry of a hyperplane."""
-        R, n = self._R, self._R.shape[1]
-        if len(R) < n or np.abs(np.diag(R)).min() < _SINGULAR * np.abs(np.diag(R)).max():
+        if not self._regular():
             return np.inf
-        inverse = solve_triangular(R, np.eye(n))
+        inverse = solve_triangular(self._R, np.eye(self._R.shape[1]))
         return _ROUNDING * np.sqrt(np.sum(inverse[: self._H.size] ** 2, axis=1).max(initial=0.0))
 
 

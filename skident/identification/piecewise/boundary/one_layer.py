@@ -29,6 +29,7 @@ _BATCH = 0.2  # of the unknowns: points that are added if hyperplanes are less p
 _POSITION_ERROR = (
     2e-11  # standard error of the hyperplanes' entries; the largest of a thousand errors is 3 to 4 times it
 )
+_BOUNDARY_ERROR = 3e-13  # standard error of the boundary of several classes at most points, relative to 1 + |x|
 _MAX_BATCHES = 20  # of points (budget)
 _MAX_LINES = 4000  # at a time (memory)
 _MAX_RATIO = 2.5  # of points over unknowns (budget)
@@ -203,13 +204,17 @@ def _overdetermined(search, logits):
     precision.add(np.array(search.points), np.array(search.pairs))
     wanted = max(n + _MORE_POINTS, len(search.points))
     scaled = len(logits.hyperplanes) == logits.coef.shape[1] == 2  # two units, see `without_linear_part`
+    several = logits.coef.shape[1] > 2  # few points may determine the coefficients of a class
+    off = np.inf if several else 0.0
     for _ in range(1 if scaled else _MAX_BATCHES):
         if wanted > len(search.points):
             X, pairs = bisected_near(search.labels, logits, wanted - len(search.points), search.rng)
             search.remember(X, pairs)
             if len(X):
-                precision.add(X, pairs)
-        if precision.error < _POSITION_ERROR or len(search.points) > _MAX_RATIO * n:
+                errors = precision.add(X, pairs)
+                off = errors if several else 0.0
+        accurate = precision.error < _POSITION_ERROR and off < _BOUNDARY_ERROR
+        if accurate or len(search.points) > _MAX_RATIO * n:
             return None
         wanted = len(search.points) + int(_BATCH * n) + 1
     return None
