@@ -37,6 +37,7 @@ _MAX_RESIDUAL = 4.0  # of a fit, in standard deviations of the outputs' errors, 
 _NEARLY_EXACT = 1e-8  # relative error of outputs up to which facets are followed as on exact ones: 8 decimals and more
 _RADII = (1.0, 2.0, 3.0)  # standard deviations of these points
 _DIRECTIONS = 60  # random ones in which probabilities must not underflow
+_SAFE = 0.4  # of that distance: in other directions probabilities underflow earlier, and lose digits before
 _NEARER = 0.7  # ratio of successive distances at which that is tried
 _MIN_SLOPE = 1e-11  # slope of leaky units below which they are ReLU units: rounding of a ratio of jumps
 _LINEAR_PART = (
@@ -251,7 +252,7 @@ def _reach_of_logits(oracle, rng):
     reach = _REACH * np.sqrt(oracle.n_inputs)
     while reach > 1.0 and not np.isfinite(oracle.query(reach * V)[1]).all():
         reach *= _NEARER
-    return _NEARER * reach
+    return _SAFE * reach
 
 
 def _is_noisy(oracle):

@@ -166,6 +166,20 @@ def test_units_that_are_rarely_active_are_as_accurate():
     assert np.abs(found(F) - network(F)).max() < 1e-10 * network(F).std()
 
 
+def test_jumps_of_the_size_of_rounding_are_left_out():
+    """A line has no critical points where jumps are a millionth of the largest one, as those of nearly lost logits."""
+    U = np.array([[1.0, -2.0, 3.0], [0.5, 1.0, 2.0]])
+
+    def query(X):
+        return np.abs(X[:, :1]) * U[0] + 1e-8 * np.abs(X[:, :1] - 3.0) * U[1]
+
+    space = Space(query, 2, np.full(3, 1e-15), np.sqrt(2.0))
+    line = scanned(
+        space, np.array([-0.5, 0.0]), np.array([1.0, 0.0]), -50.0, 50.0, np.random.RandomState(0), length_scale=1.0
+    )
+    np.testing.assert_allclose(line.positions, [0.5], atol=1e-9)
+
+
 def test_rate_from_probabilities():
     """Logits of probabilities in double precision, within the distance up to which these do not underflow."""
     n_exact = 0

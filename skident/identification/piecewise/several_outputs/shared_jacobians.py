@@ -23,6 +23,7 @@ __all__ = [
 MIN_OUTPUTS = 3  # outputs from which critical points share Jacobians
 STAGE = "layers (shared Jacobians)"
 _MAX_BOUNDARIES = 20_000  # on a line (budget)
+_LEAST_JUMP = 1e-6  # of a critical point, over the largest: where logits are nearly lost, their errors look like jumps
 _LEAST_SINGULAR = 0.08  # of the unit jumps of critical points that share a Jacobian: errors grow by its inverse
 _LATE_SHARE = 0.6  # of the critical points that could share a Jacobian, after which the widest interval is chosen
 _STEP = 0.4  # first step of a Jacobian over the width of its interval: most boundaries are four times as far away
@@ -135,6 +136,9 @@ def scanned(space, origin, direction, low, high, rng, *, length_scale, max_bound
         max_boundaries=max_boundaries,
         rng=rng,
     )
+    sizes = np.linalg.norm(jumps, axis=1)
+    kept = sizes > _LEAST_JUMP * sizes.max(initial=0.0)
+    positions, jumps = positions[kept], jumps[kept]
     n, k = len(positions), space.n_coordinates
     unknown = np.full((n, k), np.nan)
     line = (positions, jumps, unknown, np.full(n, np.inf), np.full(n, np.inf), [])
