@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.optim.adam import Adam, batches
+
 from .ridge_model import EXACT, linear_model
 from .ridges import regress_on_ridges, ridge_gram
 
@@ -18,8 +20,6 @@ _BATCH = 512  # samples per step (tuned on relu/large)
 _RATE = 0.01  # of directions, whose length is 1; output weights and the linear function have theirs below it
 _WEIGHT_RATE = 0.003  # learning rate of weights and biases (tuned on relu/large)
 _LINEAR_RATE = 0.001  # learning rate of the linear part (tuned on relu/large)
-_MOMENTUM = 0.9  # decay of Adam's first moments (its default)
-_SQUARES = 0.99  # decay of Adam's second moments (0.999 by default; batches are few)
 _NORMALISE = 200  # steps between
 _START = 0.45  # norm of the first output weights
 _SHRINKAGE = 0.03  # times sqrt((k + 1) / n), of output weights: a third of what noise of a tenth does to a unit
@@ -39,33 +39,6 @@ class WideFit:
 
     U: np.ndarray
     b: np.ndarray
-
-
-class _Adam:
-    """Steps of Adam on several arrays, in place."""
-
-    def __init__(self, arrays, rates):
-        self.arrays, self.rates = arrays, rates
-        self.means, self.squares = ([np.zeros_like(a) for a in arrays] for _ in range(2))
-
-    def step(self, gradients, share):
-        for a, g, mean, square, rate in zip(self.arrays, gradients, self.means, self.squares, self.rates):
-            mean *= _MOMENTUM
-            mean += (1.0 - _MOMENTUM) * g
-            square *= _SQUARES
-            square += (1.0 - _SQUARES) * g * g
-            a -= np.float32(share * rate) * mean / (np.sqrt(square) + np.float32(1e-8))
-
-
-def _batches(arrays, rng):
-    """Batches of rows in random order, without end."""
-    n = len(arrays[1])
-    size = min(_BATCH, n)
-    while True:
-        order = rng.permutation(n)
-        for start in range(0, n - size + 1, size):
-            rows = order[start : start + size]
-            yield tuple(a[rows] for a in arrays)
 
 
 def _gradients(X, y, w, parameters, shrinkage):
@@ -100,8 +73,8 @@ def fit_wide(sample, width, rng):
     a = rng.choice([-1.0, 1.0], width) * _START / math.sqrt(width)
     parameters = [p.astype(np.float32) for p in (W, a, np.append(start.u, start.c))]
     shrinkage = np.float32(_SHRINKAGE * math.sqrt((k + 1) / sample.effective_rows))
-    adam = _Adam(parameters, (_RATE, _WEIGHT_RATE, _LINEAR_RATE))
-    for step, batch in zip(range(_STEPS), _batches((X, y, w), rng)):
+    adam = Adam(parameters, (_RATE, _WEIGHT_RATE, _LINEAR_RATE))
+    for step, batch in zip(range(_STEPS), batches((X, y, w), _BATCH, rng)):
         adam.step(_gradients(*batch, parameters, shrinkage), 0.5 + 0.5 * math.cos(math.pi * step / _STEPS))
         if step % _NORMALISE == _NORMALISE - 1:
             lengths = np.linalg.norm(parameters[0][:-1], axis=0)
