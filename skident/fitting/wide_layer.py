@@ -17,13 +17,13 @@ __all__ = ["bytes_of_wide_fit", "fit_wide_layer", "losses_in_turn"]
 _WEIGHT_SIZE = 1.6  # standard deviation of a pre-activation of the start: at 0.6, fits of trained networks stall
 _RIDGE = 1e-4  # of the first output weights, relative to the units' outputs
 _LARGE = 3000  # parameters from which Adam comes first: a step of Levenberg-Marquardt takes 12 s for 9,000 of them
-_ADAM_STEPS = 60_000  # of each of two fits (budget): 20 s for 9,000 parameters, they leave residuals of 3e-3
-_ADAM_FITS = 2  # each followed by a removal of units: 128 became 78, then 70, of 64
+_ADAM_STEPS = 100_000  # of a large fit (budget): 35 s for 9,000 parameters; they leave residuals of 3e-3
 _BATCH = 256  # outputs per step (tuned on tanh networks 17-64-64-6)
 _RATE = 0.01  # of weights, at the beginning; it falls to zero along a cosine (tuned there)
 _FIRST_RATE = 0.003  # the same of first-layer biases and norms, which are nearly right
 _LATE_EVERY = 1000  # steps between looks at the clock
-_REMOVED = 10.0  # times the cost, that the removal of units may leave: stochastic steps have not converged
+_REMOVED = 4.0  # times the cost, that the removal of units may leave: stochastic steps have not converged
+_KEPT = 0.65  # of the units, that remain at least: some find weak units of trained networks only later
 _WIDE_STEPS = 120  # of the wide fit at most
 _WIDE_RESIDUAL = 2e-5  # relative, at which it ends: every unit is detected, and redundant ones only slow it down
 _SLOW_GAIN = 0.3  # the wide fit ends when `_SLOW_STEPS` steps lower the cost by less than this part
@@ -48,12 +48,12 @@ def fit_wide_layer(problem, biases, n_units, width, rng, limits):
     starts; with 1.25 times from 1 of 4. Small weights at the start find those of trained networks in none. Steps
     are damped alike for all parameters: relative to their effects, redundant units run away. A step costs
     ``O(n P^2 + P^3)`` in single precision. Layers of more than 3,000 parameters are first fitted by Adam, whose steps
-    cost ``O(P)``, and narrowed: all 64 units of 17-64-64-6 were among 70 after 40 s.
+    cost ``O(P)``, and narrowed.
     """
     with one_blas_thread():
         params = _start(problem, biases, width, rng)
         require_memory(bytes_of_wide_fit(len(params)), f"the fit of {len(params)} parameters")
-        for _ in range(_ADAM_FITS if len(params) > _LARGE else 0):
+        if len(params) > _LARGE:
             params = _by_adam(problem, params, rng, limits)
             params = _without_units_that_others_replace(problem, params, n_units)
         params, cost = _fit(problem, params, _WIDE_STEPS, _WIDE_RESIDUAL, limits)
@@ -98,13 +98,13 @@ def _by_adam(problem, params, rng, limits):
 
 
 def _without_units_that_others_replace(problem, params, n_units):
-    """Parameters without the units that the output weights of the others replace up to ten times the cost."""
+    """Parameters without the units that the output weights of the others replace, nearly."""
     W, V = problem.split(params)[2:]
     G = np.column_stack([problem.activation(problem.features(params) @ W), np.ones(len(problem.Z))])
     cost = problem.cost(params)
     units, losses, left = losses_in_turn(np.kron(G.T @ G, np.eye(V.shape[1])), V, cost)
     n_removed = int(np.sum(np.cumprod(losses < _REMOVED * cost)))
-    n_removed = max(min(n_removed, len(units) - (n_units or 1)), 0)
+    n_removed = max(min(n_removed, len(units) - max(n_units or 1, int(_KEPT * len(units)))), 0)
     if n_removed == 0:
         return params
     return _of_units(problem, params, np.sort(units[n_removed:]), left[n_removed])

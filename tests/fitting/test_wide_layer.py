@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from skident.fitting import wide_layer
 from skident.fitting.downstream_of_known_units import DownstreamOfKnownUnits
 from skident.fitting.grow_and_prune import GrowPruneLimits
 from skident.fitting.wide_layer import fit_wide_layer, losses_in_turn
@@ -33,6 +34,22 @@ def test_planted_units_are_found_whether_their_number_is_given_or_not(n_units):
             cosines = np.abs(W_found.T @ W) / np.linalg.norm(W_found, axis=0)[:, None] / np.linalg.norm(W, axis=0)
             np.testing.assert_allclose(cosines.max(axis=0), 1.0, atol=1e-6)
     assert found >= 5
+
+
+def test_a_large_layer_is_fitted_by_adam_and_narrowed_first(monkeypatch):
+    monkeypatch.setattr(wide_layer, "_LARGE", 0)
+    monkeypatch.setattr(wide_layer, "_ADAM_STEPS", 2000)
+    found = 0
+    for seed in range(3):
+        problem, W, rng = planted(seed)
+        start = wide_layer._start(problem, np.zeros(8), 11, rng)
+        params = wide_layer._by_adam(problem, start, rng, LIMITS)
+        assert problem.cost(params) < 0.1 * problem.cost(start)
+        narrow = wide_layer._without_units_that_others_replace(problem, params, 6)
+        assert 6 <= problem.split(narrow)[2].shape[1] <= 11
+        params, residual = fit_wide_layer(problem, np.zeros(8), None, 11, rng, LIMITS)
+        found += residual < 1e-7 and problem.split(params)[2].shape == W.shape
+    assert found >= 2
 
 
 def test_units_are_removed_in_the_order_of_their_losses():

@@ -48,3 +48,27 @@ def test_widths_and_outputs_are_right_and_standard_errors_honest(sizes):
     errors = [*identifier.stderr_[0], *identifier.stderr_[1]]
     z = np.concatenate([np.ravel((a - b) / e) for (a, b), e in zip(parts, errors, strict=True)])
     assert np.mean(np.abs(z) < 1.96) > 0.85
+
+
+@pytest.mark.slow
+def test_standard_errors_cover_the_weights_of_units_whose_outputs_are_rounded_to_float16():
+    """Rounding repeats where other units are constant: as white errors, 0.85 of the weights were within 1.96."""
+    z = []
+    for seed in (40, 41):
+        query, network = in_single_precision(as_torch_initializes((10, 16, 1), seed))
+        X = np.random.RandomState(seed).standard_normal((300, 10))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            identifier = NetworkIdentifier(
+                lambda X, query=query: query(X).astype(np.float16).astype(np.float32),
+                layer_widths="auto",
+                activation="tanh",
+                random_state=0,
+            ).fit(X)
+        found = identifier.network_
+        assert identifier.layer_widths_ == (16, 1) and not identifier.report_.exact
+        aligned = network.align_to(found)
+        errors = [*identifier.stderr_[0], *identifier.stderr_[1]]
+        parts = zip([*found.weights, *found.biases], [*aligned.weights, *aligned.biases], errors, strict=True)
+        z += [np.ravel((a - b) / e) for a, b, e in parts]
+    assert np.mean(np.abs(np.concatenate(z)) < 1.96) > 0.9
