@@ -86,3 +86,12 @@ def test_a_budget_that_is_too_small(planted):
     net.oracle = Oracle(net.network, 8, budget=Budget(max_queries=2000))
     with pytest.raises(OutOfBudgetError, match="2000|queries|questions"):
         found_of(net)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_error_of_outputs_with_boundaries_in_most_windows(seed):
+    """With 3,000 units, a step of 3e-4 deviations in 784 inputs often crosses a boundary: no noise, no curvature."""
+    rng = np.random.RandomState(seed)
+    W, b, V = rng.standard_normal((784, 3000)) / 28.0, 0.1 * rng.standard_normal(3000), rng.standard_normal((3000, 3))
+    oracle = Oracle(lambda X: np.maximum(X @ W + b, 0.0) @ V, 784)
+    assert measure_rounding(oracle, rng).max() < 1e-11

@@ -190,7 +190,9 @@ def measure_rounding(oracle, rng, *, n_windows=24, far=30.0):
     largest, spread = np.abs(F).max(axis=(0, 1)), np.ptp(F, axis=(0, 1))
     worst = int(np.argmax(coarse / np.maximum(spread, _TINY)))
     if coarse[worst] > _CURVED * spread[worst] + 4.0 * _EPS * largest[worst]:
-        _refuse_curved(coarse[worst] / spread[worst], fine[worst] / spread[worst])
+        if not _is_crossed(coarse[worst] / spread[worst], fine[worst] / spread[worst]):
+            _refuse_curved(coarse[worst] / spread[worst], fine[worst] / spread[worst])
+        coarse = fine
     # Outputs that are flat near the center show their rounding farther out; it grows with the distance.
     if not oracle.restricted:
         largest = np.maximum(largest, np.abs(oracle(far * X)).max(axis=0) / far)
@@ -206,6 +208,11 @@ def _windows(oracle, rng, n_windows):
     return X[np.argsort(oracle.query(X)[1], kind="stable")[:n_windows]], rng.standard_normal(
         (n_windows, oracle.n_inputs)
     )
+
+
+def _is_crossed(coarse, fine):
+    """Whether many of the wide windows contain a boundary: narrow ones show rounding, and no curvature."""
+    return fine < _FLOAT_SAG and fine < _NARROW_SHARE * coarse * (_NARROW_STEP / _WIDE_STEP) ** 2
 
 
 def _refuse_curved(coarse, fine):
