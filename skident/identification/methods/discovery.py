@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -177,7 +178,7 @@ def _beside_additive_units(problem, first):
     if name not in _ADDITIVE or problem.activations[1] != "identity" or problem.held_out.noise_std is not None:
         return
     with problem.log.stage("additive units", problem.oracle) as entry:
-        units, rest = find_additive_units(problem.oracle, first, name, problem.rng)
+        units, rest = find_additive_units(problem.oracle, first, name, copy.deepcopy(problem.rng))
         entry["seen"] = 0 if units is None else len(units.biases)
     if units is None or not len(rest.biases):
         return
