@@ -9,6 +9,7 @@ from contextlib import contextmanager
 __all__ = ["StageLog"]
 
 _SOON = 5.0  # seconds left below which no estimate is displayed
+_MINUTES = 90.0  # seconds left from which on it is in minutes
 
 
 class StageLog:
@@ -69,7 +70,9 @@ class StageLog:
 def _time_left(elapsed, done, total):
     """The time left if further steps take as long as those done; empty if it is short or unknown."""
     left = elapsed * (total - done) / done if total and done else 0.0
-    return f", about {left / 60:.0f} min left" if left > 90 else f", about {left:.0f} s left" if left > _SOON else ""
+    return (
+        f", about {left / 60:.0f} min left" if left > _MINUTES else f", about {left:.0f} s left" if left > _SOON else ""
+    )
 
 
 def _bar(name):

@@ -39,7 +39,8 @@ def design_points(weights, biases, n_samples, spread, rng, near=0.5):
     determines no more than one of its D + 1 parameters. MemoryLimitError if the samples do not fit.
     """
     norms = np.linalg.norm(weights, axis=0)
-    weights, biases, norms = weights[:, norms > 0], biases[norms > 0], norms[norms > 0]  # others are constant
+    if norms.any():  # units without weights are constant
+        weights, biases, norms = weights[:, norms > 0], biases[norms > 0], norms[norms > 0]
     D, m = weights.shape
     require_memory(_COPIES * 8 * D * n_samples, f"{n_samples} samples of {D} inputs")
     sigma = spread / np.median(norms)

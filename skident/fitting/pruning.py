@@ -228,11 +228,9 @@ def redundant_units(network, U=None, tol=1e-5, *, deadline=np.inf):
         gaps = [_distances(units[:, i], units[:, :i]) for i in range(units.shape[1])]
         doubles = sum(len(g) > 0 and g.min() < tol for g in gaps)
         counts.append(int(dead.sum() + doubles))
-    return (
-        counts
-        if U is None or n_linear
-        else [max(pair) for pair in zip(counts, _replaceable(network, U, deadline), strict=True)]
-    )
+    if U is None or n_linear:  # a fit without a unit would change which units are linear
+        return counts
+    return [max(pair) for pair in zip(counts, _replaceable(network, U, deadline), strict=True)]
 
 
 def _replaceable(network, U, deadline):

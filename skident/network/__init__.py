@@ -19,7 +19,7 @@ from ._structure import NetworkStructure
 from ._transformers import named_method
 from .activations import ACTIVATIONS, Activation, Clip, LeakyReLU, clip, get_activation, leaky_relu
 from .architecture import Architecture
-from .partly_linear import PartlyLinear, partly_linear, with_linear_skip
+from .partly_linear import PartlyLinear, partly_linear, with_linear_skip, with_skip_of_first_layer
 
 # What needs torch is loaded when it is first used.
 _lazy, _, _ = lazy_loader.attach(__name__, submod_attrs={"alignment.modules": ["ModuleAlignment", "align_modules"]})
@@ -49,6 +49,7 @@ __all__ = [
     "partly_linear",
     "unfold_inputs",
     "with_linear_skip",
+    "with_skip_of_first_layer",
 ]
 
 

@@ -9,7 +9,7 @@ import scipy.linalg
 
 from .activations import Activation, get_activation
 
-__all__ = ["PartlyLinear", "partly_linear", "with_linear_skip"]
+__all__ = ["PartlyLinear", "partly_linear", "with_linear_skip", "with_skip_of_first_layer"]
 
 _RANK_TOL = 1e-13  # singular value of a linear skip over the largest, that is rounding
 
@@ -101,4 +101,43 @@ def with_linear_skip(network, matrix):
     weights += [scipy.linalg.block_diag(W, np.eye(n)) for W in network.weights[1:-1]]
     weights += [np.vstack([network.weights[-1], sizes[kept, None] * right[kept]])]
     biases = [np.concatenate([b, np.zeros(n)]) for b in network.biases[:-1]] + [network.biases[-1]]
+    return type(network)(weights, biases, partly_linear(network.activations[0], n), network.activations[-1])
+
+
+def with_skip_of_first_layer(network, matrix):
+    """The network ``f(x) + h(x) A`` of a network f with two hidden layers, h the outputs of the first one.
+
+    Linear units of the second layer pass ``h A`` on. As many, without weights, stand in the first layer, since all
+    hidden layers have the same number of linear units.
+
+    Parameters
+    ----------
+    network : FeedforwardNetwork
+        f, with two hidden layers and linear outputs.
+    matrix : ndarray of shape (m_1, m_L)
+        A. There are min(m_1, m_L) linear units.
+
+    Returns
+    -------
+    FeedforwardNetwork
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.network import FeedforwardNetwork, with_skip_of_first_layer
+    >>> network = FeedforwardNetwork([[[1.0]], [[2.0]], [[3.0]]], [[0.0], [0.0], [0.5]])
+    >>> whole = with_skip_of_first_layer(network, np.array([[4.0]]))
+    >>> x = np.array([[0.7]])
+    >>> print(float((whole(x) - network(x) - 4.0 * np.tanh(x)).round(12)[0, 0]))
+    0.0
+    """
+    (W1, W2, V), (b1, b2, offset) = network.weights, network.biases
+    read, sizes, written = np.linalg.svd(np.asarray(matrix, dtype=float), full_matrices=False)
+    n, m_2 = len(sizes), len(b2)
+    weights = [
+        np.hstack([W1, np.zeros((len(W1), n))]),
+        np.block([[W2, read * sizes], [np.zeros((n, m_2 + n))]]),
+        np.vstack([V, written]),
+    ]
+    biases = [np.append(b1, np.zeros(n)), np.append(b2, np.zeros(n)), offset]
     return type(network)(weights, biases, partly_linear(network.activations[0], n), network.activations[-1])

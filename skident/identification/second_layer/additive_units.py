@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skident.network import FeedforwardNetwork, get_activation, partly_linear
+from skident.network import get_activation, with_skip_of_first_layer
+from skident.optim import BatchedSeparableProblem, Ending, batched_levenberg_marquardt, fit_coefficients
 
 from ..query_points import query_block
 from .exact_directions import exact_directions
@@ -18,7 +19,7 @@ _SAME_CHANGE = 1e-9  # relative spread of a unit's change of the output over pla
 _PLACES = 24  # along a unit's hyperplane, of which those with different signs of the other units are queried
 _MIN_PATTERNS = 3  # of signs: two may have equal changes if few units of the second layer read the unit
 _MAX_PATTERNS = 5  # of signs, whose profiles are queried (budget)
-_STEPS = 6  # of Gauss-Newton from a start good to 1e-6: the third one reaches rounding
+_STEPS = 10  # of the fit of a profile, from a start good to 1e-6 (budget)
 
 
 @dataclass(frozen=True)
@@ -70,26 +71,26 @@ def _profile(oracle, first, unit, X, name):
     profile = profile_of_unit(z, Y, name)
     if profile is None:
         return None
-    factor, shift, output_weights = _fitted(z, Y, *profile, get_activation(name))
+    factor, shift, output_weights = _fitted(z, Y, *profile[:2], get_activation(name))
     return factor * w, factor * b + shift, output_weights
 
 
-def _fitted(z, Y, factor, shift, V, g):
-    """Gauss-Newton steps of ``Y = offset of the place + g(factor z + shift) V^T``, for z (k, n) and Y (k, n, m_L)."""
+def _fitted(z, Y, factor, bias, g):
+    """Factor, bias and V of ``Y = offset of the place + g(factor z + bias) V``, for z (k, n) and Y (k, n, m_L)."""
     (k, n), m_L = z.shape, Y.shape[-1]
     offsets = np.repeat(np.eye(k), n, axis=0)
-    for _ in range(_STEPS):
-        h, slope = g.jet(factor * z + shift, 1)
-        linear = np.kron(np.column_stack([h.ravel(), offsets]), np.eye(m_L))
-        curved = np.column_stack([np.kron(part.ravel(), V) for part in (slope * z, slope)])
-        step = np.linalg.lstsq(np.column_stack([curved, linear]), Y.ravel(), rcond=None)[0]
-        # The model is linear in V and the offsets, which are solved for; the curved part is a correction.
-        factor, shift, V = factor + step[0], shift + step[1], step[2 : 2 + m_L]
-    return factor, shift, V
+
+    def columns(x):
+        outputs = g(x[:, :1] * z.ravel() + x[:, 1:])
+        return np.concatenate([outputs[..., None], np.broadcast_to(offsets, (len(x), *offsets.shape))], axis=2)
+
+    problem = BatchedSeparableProblem(columns, Y.reshape(-1, m_L))
+    x = batched_levenberg_marquardt(problem, np.array([[factor, bias]]), Ending(max_iter=_STEPS)).x
+    return *x[0], fit_coefficients(columns(x), Y.reshape(-1, m_L)).coefficients[0, 0]
 
 
 class WithoutUnits:
-    """An oracle less the outputs of additive units; all else is the oracle's."""
+    """An oracle less the outputs of additive units; budget, reach and accuracy are the oracle's."""
 
     def __init__(self, oracle, units):
         self._oracle, self._units = oracle, units
@@ -98,20 +99,14 @@ class WithoutUnits:
         return self._oracle(U) - self._units(U)
 
     def __getattr__(self, name):
+        if name.startswith("query"):  # of the oracle, with the units
+            raise AttributeError(f"{type(self).__name__!r} is called; it has no {name!r}", name=name, obj=self)
         return getattr(self._oracle, name)
 
 
 def joined_with_units(network, units):
-    """A network with two hidden layers plus additive units: their sum passes the second layer in linear units."""
+    """A network with two hidden layers plus additive units, whose sum passes the second layer in linear units."""
     (W1, W2, V), (b1, b2, offset) = network.weights, network.biases
-    (D, k), m_2 = units.weights.shape, len(b2)
-    read, sizes, written = np.linalg.svd(units.output_weights, full_matrices=False)
-    n = len(sizes)
-    weights = [
-        np.hstack([W1, units.weights, np.zeros((D, n))]),
-        np.block([[W2, np.zeros((len(b1), n))], [np.zeros((k, m_2)), read * sizes], [np.zeros((n, m_2 + n))]]),
-        np.vstack([V, written]),
-    ]
-    biases = [np.concatenate([b1, units.biases, np.zeros(n)]), np.append(b2, np.zeros(n)), offset]
-    hidden, output = network.activations[0], network.activations[-1]
-    return FeedforwardNetwork(weights, biases, partly_linear(hidden, n), output)
+    weights = [np.hstack([W1, units.weights]), np.pad(W2, ((0, len(units.biases)), (0, 0))), V]
+    wider = network.with_parameters(weights, [np.append(b1, units.biases), b2, offset])
+    return with_skip_of_first_layer(wider, np.pad(units.output_weights, ((len(b1), 0), (0, 0))))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import erfinv
 
-from skident.network import FeedforwardNetwork, get_activation, partly_linear
+from skident.network import FeedforwardNetwork, get_activation, with_skip_of_first_layer
 from skident.oracle import Accuracy, NotIdentified
 
 from .kernel.charts import ErfChart, TanhChart
@@ -150,27 +150,17 @@ def network_from_curves(downstream, sums, step_residuals):
 def network_with_skip(downstream, first, second):
     """The network whose outputs read both hidden layers, given weights and biases of these, by least squares.
 
-    Powers of the first layer's outputs do not show what is linear in these. Linear units of the second layer pass it
-    on; as many, without weights, stand in the first layer.
+    Powers of the first layer's outputs do not show what is linear in these.
     """
     g, (D, m_1) = get_activation(downstream.activation), downstream.shape
-    n_columns = m_1 + len(second[1]) + 1
-    X = downstream.rng.standard_normal((_QUERIES_PER_COLUMN * n_columns, D))
+    X = downstream.rng.standard_normal((_QUERIES_PER_COLUMN * (m_1 + len(second[1]) + 1), D))
     H, Y = g(X @ first[0] + first[1]), downstream.query(X)
     columns = np.column_stack([H, g(H @ second[0] + second[1]), np.ones(len(H))])
     fitted = np.linalg.lstsq(columns, Y, rcond=_READOUT_RANK_TOL)[0]
     left = np.linalg.norm(Y - columns @ fitted) / max(float(np.linalg.norm(Y - Y.mean(axis=0))), np.finfo(float).tiny)
-    skip, output_weights, offset = fitted[:m_1], fitted[m_1:-1], fitted[-1]
-    read, sizes, written = np.linalg.svd(skip, full_matrices=False)
-    n = len(sizes)
-    weights = [
-        np.hstack([first[0], np.zeros((D, n))]),
-        np.block([[second[0], read * sizes], [np.zeros((n, len(second[1]) + n))]]),
-        np.vstack([output_weights, written]),
-    ]
-    biases = [np.append(first[1], np.zeros(n)), np.append(second[1], np.zeros(n)), offset]
-    network = FeedforwardNetwork(weights, biases, partly_linear(downstream.activation, n))
-    return RecoveredNetwork(network, float(left), {})
+    weights, biases = [first[0], second[0], fitted[m_1:-1]], [first[1], second[1], fitted[-1]]
+    network = FeedforwardNetwork(weights, biases, downstream.activation)
+    return RecoveredNetwork(with_skip_of_first_layer(network, fitted[:m_1]), float(left), {})
 
 
 def _output_layer(G, V, Y):
