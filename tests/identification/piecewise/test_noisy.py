@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from skident.identification.piecewise.kernel.output_error import DeepProbe
+from skident.identification.piecewise.kernel.windows import locate_by_lines
 from skident.identification.piecewise.noisy.assemble import TwoLayers, fold_linear_part, folds
 from skident.identification.piecewise.noisy.faint_units import rows_of_faint_units, with_faint_units
 from skident.identification.piecewise.noisy.hyperplanes import NoisyHyperplaneSearch
@@ -14,7 +15,6 @@ from skident.identification.piecewise.noisy.network import find_noisy_deep_netwo
 from skident.identification.piecewise.noisy.rare_units import with_refitted_units
 from skident.identification.piecewise.noisy.robust import least_absolute_fit, robust_fit
 from skident.identification.piecewise.noisy.sampling import on_rarer_sides
-from skident.identification.piecewise.noisy.windows import locate_by_lines
 from skident.network import FeedforwardNetwork
 from skident.oracle import Oracle
 

@@ -8,7 +8,7 @@ from skident.budget import check_deadline
 
 from ..kernel.lines import Segments
 from ..kernel.locate import scan_segments
-from .windows import DEVIATIONS, locate_by_lines
+from ..kernel.windows import DEVIATIONS, locate_by_lines
 
 __all__ = ["first_unit_points", "follow_unit", "refine_unit"]
 

@@ -8,8 +8,8 @@ from skident.budget import check_deadline
 
 from ..deep.first_layer import HyperplaneSearch
 from ..kernel.locate import locate, window_widths
+from ..kernel.windows import locate_by_lines
 from .robust import robust_fit
-from .windows import locate_by_lines
 
 __all__ = ["NoisyHyperplaneSearch", "fit_hyperplane"]
 

@@ -13,6 +13,7 @@ from skident.fitting.rounding import rounding_std
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, OutOfBudgetError
 
+from ..kernel.windows import DEVIATIONS
 from .assemble import TwoLayers, assemble, first_layer_signs, folds
 from .faint_units import rows_of_faint_units, with_faint_units
 from .hyperplanes import NoisyHyperplaneSearch
@@ -21,7 +22,6 @@ from .polish import annealed_polish
 from .rare_units import with_refitted_units
 from .sampling import moved_to_hyperplanes, on_rarer_sides
 from .second_layer import SecondLayerSearch
-from .windows import DEVIATIONS
 
 __all__ = ["NoisyDeepNetwork", "find_noisy_deep_network"]
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from .units import ReLUUnits, units_on_line
 
-__all__ = ["CandidateUnits"]
+__all__ = ["CandidateUnits", "plane_distances"]
 
 _DIRECTION_TOL = 0.1  # error of a direction from which a boundary of a line says nothing about its unit
 _SAME_ERRORS = 4.0  # sums of their errors within which hyperplanes are one: errors are bounds, about ten deviations
@@ -62,19 +62,16 @@ class CandidateUnits:
         units = self.units()
         if len(units) == 0 or len(known) == 0:
             return units
-        gaps = _distances(self._planes(units), self._planes(known))
+        scale = self._search.probe.length_scale
+        gaps = plane_distances(units.planes(scale), known.planes(scale))
         return units.take(gaps.min(axis=1) > _KNOWN + _SAME_ERRORS * units.errors)
-
-    def _planes(self, units):
-        planes = np.column_stack([units.weights.T, units.biases / self._search.probe.length_scale])
-        return planes / np.linalg.norm(planes, axis=1, keepdims=True)
 
     def _groups(self):
         """Lists of indices into the pool, most accurate first, of hyperplanes that agree with their first one."""
-        planes, errors, groups = self._planes(self._pool), self._pool.errors, []
+        planes, errors, groups = self._pool.planes(self._search.probe.length_scale), self._pool.errors, []
         for k in np.argsort(errors, kind="stable"):
             firsts = [group[0] for group in groups]
-            gaps = _distances(planes[firsts], planes[k : k + 1])[:, 0] / (errors[firsts] + errors[k])
+            gaps = plane_distances(planes[firsts], planes[k : k + 1])[:, 0] / (errors[firsts] + errors[k])
             nearest = int(np.argmin(gaps)) if groups else 0
             if groups and gaps[nearest] < _SAME_ERRORS:
                 groups[nearest].append(k)
@@ -94,7 +91,7 @@ class CandidateUnits:
         return w / norm, (sign * weight) @ pool.biases / norm, weight @ pool.outgoing, error
 
 
-def _distances(planes, others):
+def plane_distances(planes, others):
     """Distances (n, k) of unit vectors (n, D + 1) from others (k, D + 1), or from their opposites."""
     same = np.linalg.norm(planes[:, None] - others, axis=2)
     return np.minimum(same, np.linalg.norm(planes[:, None] + others, axis=2))

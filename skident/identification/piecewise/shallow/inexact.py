@@ -17,6 +17,7 @@ from skident.oracle import NotIdentified
 
 from .candidates import CandidateUnits
 from .growth import grown_units
+from .located_units import with_located_units
 from .signs import signs_of_linear_part
 from .split_units import with_split_units
 from .unsigned import Covariance, n_units_of, output_std, query_rows, screened, significant, units_of, with_linear_part
@@ -29,7 +30,7 @@ _ROWS = 8.0  # queries per parameter of the fit of small networks: standard erro
 _ROWS_COARSE = 32.0  # the same for coarse outputs, of which few show a small unit
 _ROWS_LARGE = 2.5  # the same of large ones (budget)
 _FIRST_SHARE = 0.6  # of these for the fit without signs
-_LARGE = 1500  # parameters from which a network is large
+_LARGE = 1500  # parameters from which a network is large: positions cost less than more steps of the fit
 _DEEPER = 0.14  # share of boundaries that no other line meets, of two layers; 0.10 of one at most, 0.18 of two at least
 _ROUGH = 0.1  # residual of the linear fit over the outputs' spread from which candidates miss most of the network
 _CONVERGED = 1.5  # scale at which the fit without signs ends: signs need no more
@@ -68,6 +69,8 @@ def find_from_inexact_outputs(search, n_units=None, callback=None, max_unshared=
             callback(len(units))
         if (share := candidates.unshared()) > max_unshared:
             raise _failure("layers", f"{share:.0%} of the activation boundaries end, as those of deeper layers do.")
+        if (len(units) + 1) * (search.probe.oracle.n_inputs + 1) > _LARGE:
+            units = with_located_units(search, units)
         try:
             return _network_of(search, units, n_units)
         except NotIdentified as error:

@@ -78,6 +78,11 @@ class ReLUUnits:
             np.concatenate([self.errors, other.errors]),
         )
 
+    def planes(self, length_scale):
+        """Hyperplanes (m_1, D + 1) as unit vectors, at inputs of norm about `length_scale`."""
+        planes = np.column_stack([self.weights.T, self.biases / length_scale])
+        return planes / np.linalg.norm(planes, axis=1, keepdims=True)
+
     @property
     def output_errors(self):
         """Errors (m_1,) that those of the directions make in the linear part of the outputs."""

@@ -1,0 +1,106 @@
+"""Hyperplanes of one hidden layer through positions over long baselines, and units that other boundaries hide.
+
+Jumps at the positions give the outgoing weights, each on its own: what the located units leave over is a network of the
+others alone, whose boundaries are far apart.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..kernel.robust_fit import fit_plane_near
+from ..kernel.windows import locate_by_lines
+from .candidates import CandidateUnits, plane_distances
+from .units import ReLUUnits, ResidualProbe
+
+__all__ = ["with_located_units"]
+
+_PER_WEIGHT = 2  # positions per weight of a hyperplane, and beyond:
+_SPARE = 8  # more
+_POOL = 2  # random points for each of them: those are taken from which other hyperplanes are farthest
+_RADII = (0.5, 1.0, 2.0)  # of these points, in standard deviations of the inputs
+_FREE = 0.5  # half width of a window over the distance of the next hyperplane
+_NARROWEST = 1e-4  # half width, in standard deviations of the inputs
+_WIDEST = 0.1  # the same: candidates are right to that
+_WIDEST_HIDDEN = (1.0, 0.3)  # the same of units detected in residuals, where hardly any other boundary is near
+_LEAST_SHARE = 0.6  # of the windows, that contain the boundary of a unit that is located
+_LEAST_ERROR = 1e-3  # error of a hyperplane from which its unit is not located
+_LEAST_ERROR_HIDDEN = 1e-2  # the same of units detected in residuals: they are small
+_INPUT_ROUNDING = 1e-7  # of a position: inputs are float32 numbers
+_SAME = 1e-3  # distance of hyperplanes that are one
+_ALIKE = 0.05  # the same of two candidates that may be
+_LINES = 4  # scanned in residuals at a time (budget): every line crosses nearly all hyperplanes
+_SCANS = 3  # of residuals at most
+
+
+def with_located_units(search, candidates):
+    """Candidate `ReLUUnits` of a `LineSearch` with accurate hyperplanes and outgoing weights, and units they hide.
+
+    24 queries per weight of every unit. Candidates that hardly any position confirms are left out.
+    """
+    probe, rng = search.probe, search.rng
+    units = _located(probe, candidates, rng, _WIDEST, _LEAST_ERROR)
+    for _ in range(_SCANS):
+        residual = ResidualProbe(probe, units)
+        hidden = CandidateUnits(search, residual)
+        hidden.scan(_LINES)
+        new = hidden.beside(units)
+        for widest in _WIDEST_HIDDEN:
+            new = _located(residual, new, rng, widest, _LEAST_ERROR_HIDDEN)
+        if len(new) == 0:
+            break
+        units = units.joined(new)
+    return ReLUUnits(units.weights, units.biases, units.outgoing * probe.output_error, units.errors)
+
+
+def _located(probe, units, rng, widest, least_error):
+    """The units that are located, with hyperplanes through positions and outgoing weights in the probe's units."""
+    if len(units) == 0:
+        return units
+    which, P, width = _windows(probe, units, rng, widest)
+    E = units.weights.T[which]
+    there = locate_by_lines(probe, P, E, width, n_rounds=1)
+    P = P + there.offset[:, None] * E
+    parts, n = [], len(which) // len(units)
+    for i in range(len(units)):
+        found = (which == i) & there.found
+        if found.sum() < _LEAST_SHARE * n:
+            continue
+        fit = fit_plane_near(P[found], there.error[found] + _INPUT_ROUNDING, units.weights[:, i], units.biases[i])
+        if fit is None:
+            continue
+        error = fit.normal_error * max(1.0, fit.residual)
+        weight = width[found][fit.kept] ** 2
+        if error < least_error:
+            parts.append((fit.normal, fit.offset, weight @ there.jump[found][fit.kept] / weight.sum(), error))
+    if not parts:
+        return units.take(slice(0, 0))
+    W, b, outgoing, errors = (np.array(part) for part in zip(*parts, strict=True))
+    return _merged(ReLUUnits(W.T, b, outgoing, errors), probe.length_scale)
+
+
+def _windows(probe, units, rng, widest):
+    """Units (n,), centers (n, D) on their hyperplanes, and half widths (n,), at which positions are located."""
+    D, m = units.weights.shape
+    n = _PER_WEIGHT * (D + 1) + _SPARE
+    which = np.repeat(np.arange(m), _POOL * n)
+    E = units.weights.T[which]
+    P = rng.choice(_RADII, (len(which), 1)) * rng.standard_normal((len(which), D))
+    P -= (np.sum(P * E, axis=1) + units.biases[which])[:, None] * E
+    rate = np.maximum(np.abs(E @ units.weights), np.finfo(float).tiny)
+    distance = np.abs(P @ units.weights + units.biases) / rate
+    planes = units.planes(probe.length_scale)
+    distance[(plane_distances(planes, planes) < _ALIKE)[which]] = np.inf  # another candidate of the same unit
+    free = distance.min(axis=1).reshape(m, -1)
+    chosen = np.argsort(-free, axis=1)[:, :n] + np.arange(m)[:, None] * _POOL * n
+    chosen = chosen.ravel()
+    return which[chosen], P[chosen], np.clip(_FREE * free.ravel()[chosen], _NARROWEST, widest)
+
+
+def _merged(units, length_scale):
+    """The units without those whose hyperplane is one of another, more accurate unit."""
+    planes, kept = units.planes(length_scale), []
+    for k in np.argsort(units.errors, kind="stable"):
+        if not kept or plane_distances(planes[kept], planes[k : k + 1]).min() > _SAME:
+            kept.append(k)
+    return units.take(np.array(kept))
