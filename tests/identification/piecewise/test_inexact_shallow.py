@@ -11,9 +11,8 @@ from skident.datasets import make_network
 from skident.identification.piecewise.kernel.output_error import Probe, probe_of
 from skident.identification.piecewise.shallow.candidates import CandidateUnits
 from skident.identification.piecewise.shallow.distant import find_from_distant_outputs, serves_distant_outputs
-from skident.identification.piecewise.shallow.inexact import find_from_inexact_outputs
+from skident.identification.piecewise.shallow.inexact import find_from_inexact_outputs, located_candidates
 from skident.identification.piecewise.shallow.line_search import LineSearch
-from skident.identification.piecewise.shallow.located_units import with_located_units
 from skident.network import FeedforwardNetwork, change_outputs
 from skident.oracle import NotIdentified, Oracle
 
@@ -172,7 +171,7 @@ def test_located_units_are_accurate_and_show_the_hidden_ones(n_outputs):
     candidates.scan(8)
     units = candidates.units().take(slice(0, 9))
     units.biases[0] += 0.5
-    located = with_located_units(search, units)
+    located = located_candidates(search, units)
     planes, true = (np.vstack([W, b]) for W, b in [(located.weights, located.biases), own_units(search, truth)])
     cosines = np.abs(planes.T @ true) / np.linalg.norm(planes, axis=0)[:, None] / np.linalg.norm(true, axis=0)
     assert len(located) == 12 and cosines.max(axis=0).min() > 1.0 - 1e-8

@@ -12,7 +12,6 @@ _DIRECTION_TOL = 0.1  # error of a direction from which a boundary of a line say
 _SAME_ERRORS = 4.0  # sums of their errors within which hyperplanes are one: errors are bounds, about ten deviations
 _LEAST_ERROR = 1e-9  # relative error of a hyperplane, for weights: several measurements count about equally
 _LEAST_SHARE = 0.2  # share of the lines that must have crossed a candidate; a true unit misses few
-_KNOWN = 0.05  # distance of hyperplanes below which a boundary of the residual is the error of a known unit
 _LEAST_VOTES = 2  # the same in lines
 _ACCURATE = 1e-2  # error of a direction below which boundaries of one hyperplane are recognized on other lines
 _MIN_ACCURATE = 100  # such boundaries that decide whether hyperplanes continue
@@ -56,15 +55,6 @@ class CandidateUnits:
         accurate = self._pool.errors < _ACCURATE
         alone = [k for group in self._groups() if len(group) < _LEAST_VOTES for k in group]
         return float(accurate[alone].sum() / accurate.sum()) if accurate.sum() >= _MIN_ACCURATE else 0.0
-
-    def beside(self, known):
-        """The units that are not among known ones, a table of the same kind."""
-        units = self.units()
-        if len(units) == 0 or len(known) == 0:
-            return units
-        scale = self._search.probe.length_scale
-        gaps = plane_distances(units.planes(scale), known.planes(scale))
-        return units.take(gaps.min(axis=1) > _KNOWN + _SAME_ERRORS * units.errors)
 
     def _groups(self):
         """Lists of indices into the pool, most accurate first, of hyperplanes that agree with their first one."""

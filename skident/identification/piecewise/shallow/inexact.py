@@ -20,11 +20,13 @@ from .growth import grown_units
 from .located_units import with_located_units
 from .signs import signs_of_linear_part
 from .split_units import with_split_units
+from .units import ResidualProbe
 from .unsigned import Covariance, n_units_of, output_std, query_rows, screened, significant, units_of, with_linear_part
 
-__all__ = ["find_from_inexact_outputs", "is_coarse"]
+__all__ = ["find_from_inexact_outputs", "is_coarse", "located_candidates"]
 
 _LINES = (8, 8, 16)  # lines scanned before each fit: nearly every line crosses every hyperplane
+_LINES_HIDDEN = 4  # scanned in what located units leave over (budget): nearly every line crosses every hyperplane
 _RESIDUAL_SEARCHES = 4  # fits, each with the small units that the residual of the one before shows
 _ROWS = 8.0  # queries per parameter of the fit of small networks: standard errors fall with the root of their number
 _ROWS_COARSE = 32.0  # the same for coarse outputs, of which few show a small unit
@@ -70,7 +72,7 @@ def find_from_inexact_outputs(search, n_units=None, callback=None, max_unshared=
         if (share := candidates.unshared()) > max_unshared:
             raise _failure("layers", f"{share:.0%} of the activation boundaries end, as those of deeper layers do.")
         if (len(units) + 1) * (search.probe.oracle.n_inputs + 1) > _LARGE:
-            units = with_located_units(search, units)
+            units = located_candidates(search, units)
         try:
             return _network_of(search, units, n_units)
         except NotIdentified as error:
@@ -78,6 +80,20 @@ def find_from_inexact_outputs(search, n_units=None, callback=None, max_unshared=
             if error.reason == "units":
                 break
     raise failure
+
+
+def located_candidates(search, candidates):
+    """The located units of candidates and those they hide, in units of the outputs."""
+    probe = search.probe
+
+    def hidden_by(units):
+        hidden = CandidateUnits(search, ResidualProbe(probe, units))
+        hidden.scan(_LINES_HIDDEN)
+        return ResidualProbe(probe, units), hidden.units()
+
+    scaled = replace(candidates, outgoing=candidates.outgoing / probe.output_error)
+    units = with_located_units(probe, scaled, hidden_by, search.rng)
+    return replace(units, outgoing=units.outgoing * probe.output_error)
 
 
 def _complete_fit(search, units):

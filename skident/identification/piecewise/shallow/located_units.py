@@ -10,17 +10,17 @@ import numpy as np
 
 from ..kernel.robust_fit import fit_plane_near
 from ..kernel.windows import locate_by_lines
-from .candidates import CandidateUnits, plane_distances
-from .units import ReLUUnits, ResidualProbe
+from .candidates import plane_distances
+from .units import ReLUUnits
 
 __all__ = ["with_located_units"]
 
 _PER_WEIGHT = 2  # positions per weight of a hyperplane, and beyond:
 _SPARE = 8  # more
 _POOL = 2  # random points for each of them: those are taken from which other hyperplanes are farthest
-_RADII = (0.5, 1.0, 2.0)  # of these points, in standard deviations of the inputs
+_RADII = (0.5, 1.0, 2.0)  # of these points, in units of the probe's `spread`, as all lengths
 _FREE = 0.5  # half width of a window over the distance of the next hyperplane
-_NARROWEST = 1e-4  # half width, in standard deviations of the inputs
+_NARROWEST = 1e-4  # half width
 _WIDEST = 0.1  # the same: candidates are right to that
 _WIDEST_HIDDEN = (1.0, 0.3)  # the same of units detected in residuals, where hardly any other boundary is near
 _LEAST_SHARE = 0.6  # of the windows, that contain the boundary of a unit that is located
@@ -29,28 +29,29 @@ _LEAST_ERROR_HIDDEN = 1e-2  # the same of units detected in residuals: they are 
 _INPUT_ROUNDING = 1e-7  # of a position: inputs are float32 numbers
 _SAME = 1e-3  # distance of hyperplanes that are one
 _ALIKE = 0.05  # the same of two candidates that may be
-_LINES = 4  # scanned in residuals at a time (budget): every line crosses nearly all hyperplanes
+_FEWEST_INPUTS = 4  # with fewer, hundreds of different hyperplanes are that close
 _SCANS = 3  # of residuals at most
 
 
-def with_located_units(search, candidates):
-    """Candidate `ReLUUnits` of a `LineSearch` with accurate hyperplanes and outgoing weights, and units they hide.
+def with_located_units(probe, candidates, hidden_by, rng):
+    """Candidate `ReLUUnits` with accurate hyperplanes and outgoing weights, and units they hide, in the probe's units.
 
-    24 queries per weight of every unit. Candidates that hardly any position confirms are left out.
+    Candidates are in the probe's units too; those that hardly any position confirms are left out. ``hidden_by(units)``
+    gives a probe of what units leave over, and the candidates that lines detect there. 24 queries per weight of a unit.
     """
-    probe, rng = search.probe, search.rng
+    if len(candidates.weights) < _FEWEST_INPUTS:
+        return candidates
     units = _located(probe, candidates, rng, _WIDEST, _LEAST_ERROR)
     for _ in range(_SCANS):
-        residual = ResidualProbe(probe, units)
-        hidden = CandidateUnits(search, residual)
-        hidden.scan(_LINES)
-        new = hidden.beside(units)
+        residual, new = hidden_by(units)
+        new = _beside(units, new, probe.length_scale)
         for widest in _WIDEST_HIDDEN:
             new = _located(residual, new, rng, widest, _LEAST_ERROR_HIDDEN)
+        new = _beside(units, new, probe.length_scale)
         if len(new) == 0:
             break
         units = units.joined(new)
-    return ReLUUnits(units.weights, units.biases, units.outgoing * probe.output_error, units.errors)
+    return units
 
 
 def _located(probe, units, rng, widest, least_error):
@@ -85,7 +86,7 @@ def _windows(probe, units, rng, widest):
     n = _PER_WEIGHT * (D + 1) + _SPARE
     which = np.repeat(np.arange(m), _POOL * n)
     E = units.weights.T[which]
-    P = rng.choice(_RADII, (len(which), 1)) * rng.standard_normal((len(which), D))
+    P = probe.spread * rng.choice(_RADII, (len(which), 1)) * rng.standard_normal((len(which), D))
     P -= (np.sum(P * E, axis=1) + units.biases[which])[:, None] * E
     rate = np.maximum(np.abs(E @ units.weights), np.finfo(float).tiny)
     distance = np.abs(P @ units.weights + units.biases) / rate
@@ -94,7 +95,19 @@ def _windows(probe, units, rng, widest):
     free = distance.min(axis=1).reshape(m, -1)
     chosen = np.argsort(-free, axis=1)[:, :n] + np.arange(m)[:, None] * _POOL * n
     chosen = chosen.ravel()
-    return which[chosen], P[chosen], np.clip(_FREE * free.ravel()[chosen], _NARROWEST, widest)
+    return (
+        which[chosen],
+        P[chosen],
+        np.clip(_FREE * free.ravel()[chosen], _NARROWEST * probe.spread, widest * probe.spread),
+    )
+
+
+def _beside(known, units, length_scale):
+    """The units whose hyperplanes are not those of known ones: boundaries there are what errors of these leave."""
+    if len(known) == 0 or len(units) == 0:
+        return units
+    gaps = plane_distances(units.planes(length_scale), known.planes(length_scale))
+    return units.take(gaps.min(axis=1) > _ALIKE)
 
 
 def _merged(units, length_scale):
