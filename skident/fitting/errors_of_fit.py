@@ -80,12 +80,12 @@ def standard_errors_of_fit(network, sample, *, rounded=False):
     weight = 1.0 / (unit * _robust_divisor(residual))
     size, basis = _whitened(scaled, U, weight)
     weighted = residual * weight * unit
-    scores = _squared_scores(scaled, U, weight, weighted, basis / size[:, None])
-    common = np.sum(weighted**2) / max(weighted.size - basis.shape[1], 1)
-    variance = np.maximum(np.sum((basis @ scores) * basis, axis=1), common * np.sum(basis**2, axis=1))
+    common, spread = np.sum(weighted**2) / max(weighted.size - basis.shape[1], 1), basis / size[:, None]
+    scores, inverse = _squared_scores(scaled, U, weight, weighted, spread), spread @ spread.T
+    variance = np.maximum(np.sum((inverse @ scores) * inverse, axis=1), common * np.diagonal(inverse))
     if rounded:
         variance *= _NOT_WHITE + sample.outputs.size / (_SAME_ROUNDING * P)
-    errors = np.sqrt(np.maximum(variance, 0.0)) / size
+    errors = np.sqrt(np.maximum(variance, 0.0))
     weights, biases = ([part.copy() for part in parts] for parts in unflatten_parameters(errors, _shapes(network)))
     weights[0] = np.ldexp(weights[0], -inner[:, None])
     weights[-1], biases[-1] = np.ldexp(weights[-1], outer), np.ldexp(biases[-1], outer)
@@ -141,13 +141,13 @@ def _whitened(network, U, weight):
 
 
 def _squared_scores(network, U, weight, residual, basis):
-    """Sum over the rows of the squared scores (q, q) in whitened parameters, for weighted residuals (n, m_L)."""
+    """Sum over the rows of the squared scores (P, P), for weighted residuals (n, m_L) and a basis that whitens them."""
     total, sketch = np.zeros((network.n_parameters,) * 2), _sketch(basis)
     for rows, J in _jacobians(network, U, weight):
         leverage = np.minimum(np.sum((J @ sketch) ** 2, axis=2), _MAX_LEVERAGE)
         scores = np.einsum("npk,np->nk", J, residual[rows] / np.sqrt(1.0 - leverage))
         total += scores.T @ scores
-    return basis.T @ total @ basis
+    return total
 
 
 def _sketch(basis):

@@ -14,6 +14,9 @@ from .robust import robust_fit
 __all__ = ["NoisyHyperplaneSearch", "fit_hyperplane"]
 
 _RADII = (0.5, 1.0, 1.5, 3.0)  # of points on hyperplanes, in standard deviations of the inputs
+_FAR_RADII = (1.0, 2.0, 3.0)  # the same of lines that only confirm hyperplanes
+_MOST_PAIRS = 24  # of lines that end the search, one of which only confirms (budget)
+_PLANES_PER_PAIR = 12  # hyperplanes per idle pair: 64 behind 13 inputs were complete after four idle ones
 _N_FIRST = 8  # points of a hyperplane queried first; a facet of a deeper unit has hardly any of them
 _N_MORE = 16  # queried next
 _LEAST_FIRST = 2  # of the first ones, that a hyperplane meets
@@ -25,7 +28,7 @@ _TRIES = 12  # times as many windows at most
 _WIDTHS = ((0.01, 0.03), (0.01, 0.03, 0.1))  # half widths of windows of the two rounds, in standard deviations
 _UNEXPLAINED = 30.0  # median distance from the fitted hyperplane, in standard deviations: the points are on none
 _MERGE_ERRORS = 8.0  # standard errors within which two hyperplanes are one
-_SAME = 1e-6  # the same beside them, from rounding of float32 inputs
+_SAME = 1e-3  # distance of hyperplanes that are one in any case: errors of a few are ten times as large as stated
 _INPUT_ROUNDING = 1e-7  # of a position over its distance: inputs are float32 numbers
 
 
@@ -37,16 +40,25 @@ class NoisyHyperplaneSearch(HyperplaneSearch):
         self.errors = np.zeros(0)
 
     def search(self, most_lines=12, patience=2):
-        """Scan lines until they have no new hyperplanes."""
+        """Scan lines until they have no new hyperplanes: many of them, if there are many hyperplanes.
+
+        Units of the second layer are followed across all hyperplanes: one that is missing costs far more than a line.
+        """
         self.scan_lines(2)
         for _ in range(most_lines):
             if not self.scan_lines(1):
                 break
         idle = 0
         for _ in range(most_lines):
-            idle = 0 if self.scan_lines(1, radii=(1.0, 2.0, 3.0), with_normals=False) else idle + 1
+            idle = 0 if self.scan_lines(1, radii=_FAR_RADII, with_normals=False) else idle + 1
             if idle == patience:
                 break
+        idle = 0
+        for _ in range(_MOST_PAIRS):
+            if idle > len(self.planes) // _PLANES_PER_PAIR:
+                break
+            found = self.scan_lines(1) + self.scan_lines(1, radii=_FAR_RADII, with_normals=False)
+            idle = 0 if found else idle + 1
 
     def try_point(self, critical):
         """Add the hyperplane of one critical point, if the boundary continues along all of it; whether it is new."""
@@ -68,11 +80,15 @@ class NoisyHyperplaneSearch(HyperplaneSearch):
     def add_plane(self, plane):
         """Add a hyperplane (D + 1,), fitted to positions; whether there is one, and it is new."""
         fit = fit_hyperplane(self.probe, plane, self.rng)
-        if fit is None or self.has(*fit):
+        if fit is None:
             return False
-        self.planes, self.errors = np.vstack([self.planes, fit[0]]), np.append(self.errors, fit[1])
+        same = np.flatnonzero(self._same(*fit))
+        if len(same) == 0:
+            self.planes, self.errors = np.vstack([self.planes, fit[0]]), np.append(self.errors, fit[1])
+        elif fit[1] < self.errors[same[0]]:
+            self.planes[same[0]], self.errors[same[0]] = fit
         self.loose = self.loose.take(~self.contains(self.loose.points))
-        return True
+        return len(same) == 0
 
     def drop(self, index):
         """Forget some hyperplanes."""
@@ -80,10 +96,11 @@ class NoisyHyperplaneSearch(HyperplaneSearch):
 
     def has(self, plane, error=0.0):
         """Whether a hyperplane (D + 1,) is one of those detected, within the standard errors of both."""
-        if len(self.planes) == 0:
-            return False
+        return bool(np.any(self._same(plane, error)))
+
+    def _same(self, plane, error):
         apart = [np.linalg.norm(self.planes - sign * plane, axis=1) for sign in (1.0, -1.0)]
-        return bool(np.any(np.minimum(*apart) < _MERGE_ERRORS * (error + self.errors) + _SAME))
+        return np.minimum(*apart) < np.maximum(_MERGE_ERRORS * (error + self.errors), _SAME)
 
 
 def _points_on(plane, n, rng):

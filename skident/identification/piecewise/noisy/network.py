@@ -27,7 +27,8 @@ __all__ = ["NoisyDeepNetwork", "find_noisy_deep_network"]
 
 _N_LINES = 10  # scanned per round
 _ROUNDS = 12  # of scans at most
-_PATIENCE = 2  # of them in a row without new units or hyperplanes
+_PATIENCE = 2  # of them in a row without new units or hyperplanes, and beyond:
+_PLANES_PER_ROUND = 32  # one more for so many hyperplanes: a fit that lacks three of 64 units costs more
 _READ_ROWS = 12  # outputs of the readout per coefficient
 _MORE_ROWS = 400  # beside these
 _SPREADS = (1.0, 1.0, 2.0)  # of random points, in standard deviations of the inputs
@@ -135,8 +136,9 @@ class _Search:
             if len(self.first.planes) > n_planes:
                 self.second.complete()
             idle = 0 if new or len(self.first.planes) > n_planes else idle + 1
+            patience = _PATIENCE + len(self.first.planes) // _PLANES_PER_ROUND
             explained = self._assemble() and self.read_share < _READ_WRONG
-            if (explained and (idle or self.read_share < _READ_RIGHT)) or idle == _PATIENCE:
+            if (explained and (idle or self.read_share < _READ_RIGHT)) or idle == patience:
                 break
         if self.read_share >= _READ_WRONG:
             self.second.complete()
