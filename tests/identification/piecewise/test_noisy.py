@@ -87,6 +87,17 @@ def test_hyperplanes_of_float32_outputs():
     assert not first.add_plane(first.planes[0] + 1e-6)  # a copy is merged
 
 
+def test_one_hyperplane_remains_of_an_inaccurate_copy():
+    """A copy replaces one that is less accurate, even if that is off by more than its stated error."""
+    network = planted((8, 12, 6, 1), 1)
+    first = NoisyHyperplaneSearch(probe_of(network), np.random.RandomState(0))
+    plane = np.append(network.weights[0][:, 0], network.biases[0][0]).astype(float)
+    plane /= np.linalg.norm(plane[:-1])
+    first.planes, first.errors = plane[None] + 1e-4, np.array([1e-5])
+    assert not first.add_plane(plane + 1e-6)
+    assert len(first.planes) == 1 and np.linalg.norm(first.planes[0] - plane) < 2e-5 and first.errors[0] < 1e-5
+
+
 def layers_of(seed, K1=8, K2=5, D=6, m=1):
     rng = np.random.RandomState(seed)
     return TwoLayers(
