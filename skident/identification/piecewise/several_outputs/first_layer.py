@@ -11,11 +11,11 @@ from skident.oracle import NotIdentified
 from .planes import PlaneSearch, measure_again
 from .shared_jacobians import MIN_OUTPUTS, STAGE, good, normals_on_line, scanned
 
-__all__ = ["find_first_layer", "random_line", "second_layer_units_on", "signed_layer"]
+__all__ = ["find_first_layer", "points_off_boundaries", "random_line", "second_layer_units_on", "signed_layer"]
 
 _REACH = 300.0  # half length of lines over sqrt(D): nearly every line crosses every hyperplane
 _MAX_LINES = 8  # of the first layer
-_FIRST_ACCURATE = 3e-8  # error of a normal of the first layer up to which it is not measured again
+_FIRST_ACCURATE = 1e-6  # error of a normal of the first layer up to which it is not measured again: fits remove it
 _MORE_LINES = 1  # on which the others are (budget: D + 12 queries per Jacobian), and all must be met
 _MANY_LINES = 4  # after which there may be fewer units than the dimension of their span: parallel ones
 _WIDE_LINES = 3  # on which there are more hyperplanes than inputs, after which the first layer is too wide
@@ -27,6 +27,7 @@ _OUT_OF_SPAN = 1e-5  # relative part of a normal outside of the span of those of
 _IN_SPAN_SHARE = 0.97  # of deeper boundaries whose normals lie in that span, if the first layer is complete
 _SILENT = 1e-4  # coefficient of a silent unit, over the largest
 _LEAST_VOTES = 0.02  # of the votes for a sign, over the largest: fewer if a boundary is not one of the first layer
+_OFF = 1e-5  # distance of a critical point from the next boundary, in units of the line, from which it has another
 _AIMED = 4  # lines that are aimed at a second-layer unit
 
 
@@ -135,6 +136,21 @@ def second_layer_units_on(search, lines, W, b):
     active = P @ W + b > 0.0
     right = np.all(np.abs(np.where(active, 0.0, A)) < _SILENT, axis=1) & (active.sum(axis=1) > 1)
     return [(a, on, _AIMED) for a, on in zip(A[right], active[right], strict=True)]
+
+
+def points_off_boundaries(search, lines, network):
+    """Critical points (n, D) of the lines through which no boundary of a network with two hidden layers passes."""
+    (W, V, _), (b, c, _) = network.weights, network.biases
+    found = []
+    for line in lines:
+        index = np.flatnonzero(search.explained(line) < 0)
+        Z = line.points[index] @ W + b
+        slopes = ((Z > 0.0) * (line.direction @ W)) @ V
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gaps = np.nan_to_num(np.abs((np.maximum(Z, 0.0) @ V + c) / slopes), nan=np.inf, posinf=np.inf)
+        scale = search.unit / np.linalg.norm(line.direction) + np.abs(line.positions[index])
+        found.append(line.points[index][gaps.min(axis=1, initial=np.inf) > _OFF * scale])
+    return np.concatenate(found)
 
 
 def _deeper(search, lines):

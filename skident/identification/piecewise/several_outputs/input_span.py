@@ -18,13 +18,12 @@ _SPAN_RADII = (30.0, 100.0, 10.0, 300.0)  # standard deviations of random points
 _RADII = (10.0, 1.0, 30.0, 3.0)  # standard deviations of points far from boundaries
 _STEP = 1.0  # first step of a Jacobian, in units of the inputs; it shrinks until the outputs are straight
 _RANK_TOL = 1e-9  # pivot over the largest, below which it is rounding, if no Jacobian has a larger error
-_MORE_ROWS = 1.15  # rows of all Jacobians over the dimension of the span
+_MORE_ROWS = 1.05  # rows of all Jacobians over the dimension of the span
 _LAST_JACOBIANS = 1  # that must leave it as it is: where most units rest, all rows may have few dimensions
 _NARROW = 0.9  # dimension over that of the inputs from which nothing is saved
 _CANDIDATES = 30  # points among which the one farthest from activation boundaries is chosen
-_MORE_POINTS = 1.3  # outputs per direction over units of the first layer: fewer determine some of them badly
-_SETS = 20  # of points among which the one that determines the units best is chosen; they are not queried
-_SETS_OF_SIZE = 5  # of them with the same number of points
+_MORE_POINTS = 1.2  # outputs per direction over units of the first layer, at most (budget)
+_POOL = 100  # points of which the fewest are chosen that determine all units; they are not queried
 _DETERMINED = 1e-2  # smallest singular value, columns scaled to norm 1, of points that determine all units
 _TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 _FAR = 1e3  # steps outside of the span, in units of the inputs: all units hardly change there
@@ -58,13 +57,12 @@ class InputSpan:
         """The network in all inputs, from one in the coordinates of the basis.
 
         The weights' parts outside of the span follow from long steps orthogonal to it, which change the units by
-        little: ``1.3 m_1 / m_L`` points, with one query for each of the other ``D - r`` directions.
+        little: about ``1.1 m_1 / m_L`` points, with one query for each of the other ``D - r`` directions.
         """
         W, b = self.basis @ network.weights[0], network.biases[0]
         others = scipy.linalg.null_space(self.basis.T)  # (D, D - r)
         whole = FeedforwardNetwork([W, *network.weights[1:]], list(network.biases), "relu")
-        n = int(np.ceil(_MORE_POINTS * len(b) / network.n_outputs))
-        points, B = _points_where_all_units_act(self.space(space), network, n, rng)
+        points, B = _points_where_all_units_act(self.space(space), network, rng)
         for step in _FAR * space.unit * 10.0 ** -np.arange(_TRIES):
             changes = np.concatenate([_changes(space, c @ self.basis.T, step * others) for c in points])
             E = np.linalg.lstsq(B, changes, rcond=None)[0] / step  # (m_1, D - r)
@@ -77,7 +75,7 @@ class InputSpan:
 class SpanSearch:
     """The span of the first layer's weights of a model of ReLU units in a `Space`, from more and more Jacobians.
 
-    About ``1.15 r / m_L`` Jacobians for a span of dimension r, with ``D + 12`` queries each.
+    About ``1.05 r / m_L`` Jacobians for a span of dimension r, with ``D + 12`` queries each.
     """
 
     def __init__(self, space, rng):
@@ -100,7 +98,7 @@ class SpanSearch:
                 return InputSpan(basis[:, :rank])
 
     def _measure(self):
-        """Measure the Jacobians at four further points; whether one is confirmed and not zero."""
+        """Measure the Jacobians at two further points; whether one is confirmed and not zero."""
         points, n = next(self.points), len(self.rows)
         for J in jacobians_at(self.space, self.space.within_reach(points), np.full(len(points), _STEP), self.rng):
             size = np.linalg.norm(J.value)
@@ -116,10 +114,10 @@ class SpanSearch:
 
 
 def _opposite_points(D, rng):
-    """Two random points and their opposites (4, D), without end: most units are active at one of the two."""
-    for radii in itertools.cycle([_SPAN_RADII[:2], _SPAN_RADII[2:]]):
-        points = np.array(radii)[:, None] * rng.standard_normal((2, D))
-        yield np.concatenate([points, -points])
+    """A random point and its opposite (2, D), without end: most units are active at one of the two."""
+    for radius in itertools.cycle(_SPAN_RADII):
+        point = radius * rng.standard_normal(D)
+        yield np.stack([point, -point])
 
 
 def _changes(space, point, moves):
@@ -128,24 +126,30 @@ def _changes(space, point, moves):
     return (F[1:] - F[0]).T
 
 
-def _points_where_all_units_act(space, network, n, rng):
-    """The points (n, r) of several sets that determine all units of the first layer best, and derivatives (n m_L, m_1).
+def _points_where_all_units_act(space, network, rng):
+    """The fewest points (n, r) of a pool that determine all units of the first layer, and derivatives (n m_L, m_1).
 
-    A unit that acts on no output at any of them, because units behind it are off, keeps the error of its weights.
+    A unit that acts on no output at any of them, because units behind it are off, keeps the error of its weights. Each
+    point is the one whose derivatives are farthest from the span of those before, or act on what is determined least.
     """
-    best = None
-    for k in range(_SETS):
-        points = _far_from_boundaries(space, network, n + k // _SETS_OF_SIZE, rng)
-        B = _derivatives_by_first_layer(network, points).reshape(-1, len(network.biases[0]))
-        sizes = np.linalg.norm(B, axis=0)
-        least = (
-            np.linalg.svd(B / np.where(sizes > 0, sizes, 1.0), compute_uv=False)[-1] if len(B) >= B.shape[1] else 0.0
-        )
-        if best is None or least > best[0]:
-            best = least, points, B
-        if best[0] > _DETERMINED:
+    points = _far_from_boundaries(space, network, _POOL, rng)
+    B = _derivatives_by_first_layer(network, points)
+    _, p, m = B.shape
+    sizes = np.linalg.norm(B, axis=(0, 1))
+    scaled = left = B / np.where(sizes > 0.0, sizes, 1.0)
+    chosen = []
+    for _ in range(int(np.ceil(_MORE_POINTS * m / p)) + 1):
+        chosen.append(int(np.argmax(np.linalg.norm(left, axis=(1, 2)))))
+        if len(chosen) * p < m:
+            Q = scipy.linalg.orth(left[chosen[-1]].T)
+            left = left - left @ Q @ Q.T
+            continue
+        rows = scaled[chosen].reshape(-1, m)
+        values, V = np.linalg.svd(rows / np.maximum(np.linalg.norm(rows, axis=0), _TINY), full_matrices=False)[1:]
+        if values[-1] > _DETERMINED:
             break
-    return best[1:]
+        left = (scaled @ V[-1])[:, :, None]
+    return points[chosen], B[chosen].reshape(-1, m)
 
 
 def _derivatives_by_first_layer(network, X):

@@ -21,6 +21,7 @@ _STEP = 1.0  # first step of a Jacobian over the distance of the nearest boundar
 _MAX_STEPS = 4  # of Gauss-Newton: from errors of 1e-6, two reach rounding
 _LARGE = 400_000  # weights from which a step takes 20 s
 _LARGE_STEPS = 2  # of Gauss-Newton then (budget)
+_LARGE_ITERATIONS = 60  # of LSQR per step then
 _ITERATIONS = 100  # of LSQR per step (budget): two steps of 100 are as accurate as one of 400
 _TOL = 1e-10  # relative residual of LSQR: 500 eps over the first residual of 1e-5 or less
 _ROUNDING = 0.1  # residual of rounding over its bound
@@ -68,7 +69,8 @@ def polished_on_jacobians(space, network, rng, known=()):
 def _fitted(network, X, J, weights, rounding):
     """The network after Gauss-Newton steps towards Jacobians J (G, m_L, k) at X (G, k), up to `rounding`."""
     kept, best = network, np.inf
-    for _ in range(_MAX_STEPS if sum(W.size for W in network.weights) < _LARGE else _LARGE_STEPS):
+    large = sum(W.size for W in network.weights) >= _LARGE
+    for _ in range(_LARGE_STEPS if large else _MAX_STEPS):
         check_deadline()
         step = _Linearized(network, X, weights)
         residual = np.linalg.norm(weights * (J - step.jacobians))
@@ -77,7 +79,7 @@ def _fitted(network, X, J, weights, rounding):
         best, kept = residual, network
         if residual < rounding:
             break
-        network = network.with_parameters(step.solved(J), network.biases)
+        network = network.with_parameters(step.solved(J, _LARGE_ITERATIONS if large else _ITERATIONS), network.biases)
     else:
         return network
     return kept
@@ -111,8 +113,8 @@ class _Linearized:
         self.M = (self.A @ self.W2.T) * self.on1  # (G, m_L, m_1)
         self.jacobians = self.M / weights @ self.W1.T
 
-    def solved(self, J):
-        """Weights after a step towards Jacobians J."""
+    def solved(self, J, n_iterations):
+        """Weights after a step towards Jacobians J, of so many iterations of LSQR at most."""
         (m1, m2), mL = self.W2.shape, self.W3.shape[1]
         R = self.weights * (J - self.jacobians)
         flat = self.M.reshape(-1, m1)
@@ -136,7 +138,7 @@ class _Linearized:
         target = (R @ inverse).reshape(-1, m1)
         target = (target - Q @ (Q.T @ target)).ravel()
         operator = LinearOperator((len(target), m1 * m2 + m2 * mL), matvec=forward, rmatvec=adjoint)
-        d2, d3 = split(lsqr(operator, target, atol=_TOL, btol=_TOL, iter_lim=_ITERATIONS)[0])
+        d2, d3 = split(lsqr(operator, target, atol=_TOL, btol=_TOL, iter_lim=n_iterations)[0])
         left = R - self._change(d2, d3) @ self.W1.T
         d1 = np.linalg.lstsq(flat, left.reshape(len(flat), -1))[0].T
         return [self.W1 + d1, self.W2 + d2, self.W3 + d3]

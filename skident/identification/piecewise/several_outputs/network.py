@@ -9,7 +9,7 @@ from skident.fitting.polish import polish_network
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, OutOfBudgetError
 
-from .first_layer import find_first_layer, second_layer_units_on, signed_layer
+from .first_layer import find_first_layer, points_off_boundaries, second_layer_units_on, signed_layer
 from .input_span import InputSpan, SpanSearch
 from .jacobian_polish import polished_on_jacobians
 from .orthant import FLOOR, SecondLayer
@@ -149,24 +149,30 @@ def _attempt(space, rng, callback, n_units, lines):
     if callback is not None:
         callback(len(b))
     seen = second_layer_units_on(first, lines, W, b)
-    second, failure = SecondLayer(space, W, b, seen, rng), None
+    second, network, failure = SecondLayer(space, W, b, seen, rng), None, None
     for _ in range(_MAX_ROUNDS):
         second.extend()
         try:
-            network = _with_readout(space.query, W, b, second.solved(), rng)
+            further = _with_readout(space.query, W, b, second.solved(), rng)
         except NotIdentified as error:
             failure = error
             continue
         if callback is not None:
-            callback(sum(network.layer_widths[:-1]))
-        missed = _unexplained(space, network, rng)
-        if len(missed) == 0:
-            return network, [J for line in lines for J in line.jacobians] + second.input_jacobians()
+            callback(sum(further.layer_widths[:-1]))
+        missed = _unexplained(space, further, rng)
         second.aim_at(missed)
+        if len(missed) == 0:
+            network = further
+            strays = points_off_boundaries(first, lines, network)
+            if len(strays) == 0:
+                break
+            second.aim_through(strays)
         failure = NotIdentified(
-            STAGE, "unexplained", f"a network {network.layer_widths} does not explain further outputs."
+            STAGE, "unexplained", f"a network {further.layer_widths} does not explain further outputs."
         )
-    raise failure
+    if network is None:
+        raise failure
+    return network, [J for line in lines for J in line.jacobians] + second.input_jacobians()
 
 
 def _polished(space, network, jacobians, rng, max_polished):

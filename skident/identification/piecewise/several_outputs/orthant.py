@@ -15,9 +15,9 @@ __all__ = ["FLOOR", "SecondLayer"]
 
 FLOOR = 1e-3  # least value of a unit in the positive orthant, over its deviation
 _MAX_SECOND_LINES = 40  # in the positive orthant
-_LAST_LINES = 8  # lines in a row without a new boundary, after which the second layer is complete
+_LAST_LINES = 4  # lines in a row without a new unit, after which the second layer is complete
 _ACCURATE = 1e-8  # error of a normal of the second layer up to which it is not measured again
-_ACCURATE_LINES = 4  # on which these are measured again (budget: m_1 + 12 queries per Jacobian)
+_ACCURATE_LINES = 3  # on which these are measured again (budget: m_1 + 12 queries per Jacobian)
 _MAX_HALVINGS = 12  # of the distance of a point, until its outputs are not lost
 _SPARSE = (0.1, 0.3, 1.0)  # shares of the units that are large at an end of a line
 _LOW = 0.01  # size of the others there
@@ -33,7 +33,7 @@ _MAX_TARGETS = 6  # of the others at which lines are aimed: they show the units 
 class SecondLayer:
     """Boundaries of the second layer in the coordinates h of the positive orthant, where the first layer is linear.
 
-    `extend` scans lines until several in a row show no new boundary; `solved` determines signs and outgoing weights.
+    `extend` scans lines until several in a row show no new unit; `solved` determines signs and outgoing weights.
     """
 
     def __init__(self, inputs, W, b, seen, rng):
@@ -42,15 +42,21 @@ class SecondLayer:
         self.inputs, self.first, self.inverse = inputs, (W, b), inverse
         error = inputs.output_error
         self.space = Space(lambda H: inputs.query((H - b) @ inverse), self.m, error, np.sqrt(self.m))
-        self.search, self.jacobians, self.targets = PlaneSearch(1.0, True, self.m, len(error)), [], []
+        self.search, self.jacobians = PlaneSearch(1.0, True, self.m, len(error)), []
+        self.targets, self.crossed = [], []
 
     def aim_at(self, X):
         """Scan lines through the outputs of the first layer at inputs X (n, D), at which units are missing."""
         W, b = self.first
         self.targets = list(np.maximum(X[:_MAX_TARGETS] @ W + b, 0.0) + FLOOR)
 
+    def aim_through(self, X):
+        """Scan lines that cross the boundaries of missing units, at outputs of the first layer at inputs X (n, D)."""
+        W, b = self.first
+        self.crossed = list(np.maximum(self.rng.permutation(X)[:_MAX_TARGETS] @ W + b, 0.0))
+
     def extend(self):
-        """Scan lines until `_LAST_LINES` in a row show no new boundary."""
+        """Scan lines until `_LAST_LINES` in a row show no new unit."""
         idle = 0
         for index in range(_MAX_SECOND_LINES):
             idle = 0 if self._scan(aim=index % 2 == 1) else idle + 1
@@ -58,9 +64,13 @@ class SecondLayer:
                 break
 
     def _scan(self, aim):
-        """Scan one line; whether it showed a new boundary or measured one better."""
+        """Scan one line; whether it showed a new unit, or further lines are to be scanned in any case."""
         self.seen = [one for one in self.seen if one[2] and not _is_known(self.search, *one[:2])]
-        if self.targets:
+        if self.crossed:
+            h = self.crossed.pop()
+            move = self.rng.uniform(-1.0, 1.0, self.m) * h
+            ends = [h + move + FLOOR, h - move + FLOOR]
+        elif self.targets:
             ends = [self.targets.pop(), _random_ends(self.m, self.rng)[0]]
         elif self.seen and aim:
             a, active, tries = self.seen.pop(0)
@@ -76,18 +86,18 @@ class SecondLayer:
             line = scanned(self.space, ends[0], ends[1] - ends[0], 0.0, 1.0, self.rng, length_scale=1.0)
         except NotIdentified:  # a boundary of the first layer is next to one end
             return True
-        search = self.search
+        search, n_units = self.search, len(self.search)
         search.confirm(line)
         which = search.explained(line)
         search.insert_known(line, which)
-        new = bool(np.any(which < 0))
         self.n_lines += 1
         again = search.forget_inaccurate(line, which, _ACCURATE if self.n_lines <= _ACCURATE_LINES else np.inf)
-        if new or len(again):
+        if np.any(which < 0) or len(again):
             measure_again(self.space, search, line, which, again, self.rng)
             search.add_candidates(line, which)
             self.jacobians += [J for J in line.jacobians if J.confirmed]
-        return new or bool(self.seen or self.targets) or self.n_lines < _ACCURATE_LINES
+        aimed = self.seen or self.targets or self.crossed
+        return len(search) > n_units or bool(aimed) or self.n_lines < _ACCURATE_LINES
 
     def _within_reach(self, h):
         """A point of the orthant, moved towards its corner until its input is within reach."""

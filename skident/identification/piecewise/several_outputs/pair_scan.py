@@ -17,7 +17,7 @@ from ..kernel.lines import Table, meeting_point
 
 __all__ = ["scan_pairs"]
 
-_GRID = 9  # first pairs on a line
+_PAIRS = 9  # first pairs on a line, unless it is short
 _SHARE = 0.02  # distance within a pair over that of the next one
 _TOL = 4.0  # errors: of a second difference of exact outputs
 _VERIFIED_TOL = 8.0  # errors up to which outputs follow a chord, or both pieces at a boundary
@@ -64,12 +64,12 @@ class _Line:
         return self.length_scale * np.sinh(a + share * (b - a))
 
 
-def scan_pairs(query, low, high, *, output_error, length_scale, max_boundaries, rng):
+def scan_pairs(query, low, high, *, output_error, length_scale, max_boundaries, rng, n_pairs=_PAIRS):
     """Positions (n,) and changes of the slope (n, m_L) of a piecewise linear function of one variable.
 
     `query` returns outputs (n, m_L) at positions (n,), m_L at least 3, with errors that grow as ``output_error (1 + |t|
     / length_scale)``. Boundaries too close together are left out, as are discontinuities. Raises `NotIdentified`
-    ("crowded") if there are more than `max_boundaries`.
+    ("crowded") if there are more than `max_boundaries`. The first of them are found between `n_pairs` pairs of points.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def scan_pairs(query, low, high, *, output_error, length_scale, max_boundaries, 
     [0.25 3.  ] [[2.0, -4.0, 6.0], [4.0, 2.0, 1.0]]
     """
     line = _Line(query, output_error, length_scale)
-    t = line.between(np.full(_GRID, low), np.full(_GRID, high), np.linspace(0.0, 1.0, _GRID))
+    t = line.between(np.full(n_pairs, low), np.full(n_pairs, high), np.linspace(0.0, 1.0, n_pairs))
     gaps = np.diff(t)
     width = _SHARE * np.minimum(np.append(gaps, gaps[-1]), np.append(gaps[0], gaps))
     width[[0, -1]] *= 0.5

@@ -35,8 +35,12 @@ def roomy_points(network, n, rng, within_reach, known=None):
     which = np.repeat(np.repeat(np.arange(len(missing)), missing), _CANDIDATES)
     if len(which) == 0:
         return X, room
-    more, more_room, _ = _roomiest(network, within_reach(_points_with_active(network, which, rng)))
-    return np.concatenate([X, more]), np.concatenate([room, more_room])
+    more, more_room, active = _roomiest(network, within_reach(_points_with_active(network, which, rng)))
+    kept = np.zeros(len(more), dtype=bool)
+    for i, j in enumerate(which[::_CANDIDATES]):  # points of one rare unit serve others
+        kept[i] = missing[j] > 0
+        missing -= kept[i] * active[i]
+    return np.concatenate([X, more[kept]]), np.concatenate([room, more_room[kept]])
 
 
 def _points_with_active(network, which, rng):

@@ -92,6 +92,13 @@ class ScannedLine:
     errors: np.ndarray
     jacobians: list
 
+    def only(self, index):
+        """The line with some of its critical points."""
+        parts = (self.positions, self.jumps, self.normals, self.residuals, self.errors)
+        return ScannedLine(
+            self.origin, self.direction, self.low, self.high, *(part[index] for part in parts), self.jacobians
+        )
+
     @property
     def points(self):
         """Critical points (n, k)."""
@@ -119,7 +126,7 @@ class JacobianAt:
     confirmed: bool
 
 
-def scanned(space, origin, direction, low, high, rng, *, length_scale, max_boundaries=_MAX_BOUNDARIES):
+def scanned(space, origin, direction, low, high, rng, *, length_scale, **options):
     """The `ScannedLine` through `origin` (k,) along `direction` (k,), between positions `low` and `high`."""
 
     def query(t):
@@ -133,8 +140,8 @@ def scanned(space, origin, direction, low, high, rng, *, length_scale, max_bound
         high,
         output_error=float(space.output_error.max()),
         length_scale=length_scale,
-        max_boundaries=max_boundaries,
         rng=rng,
+        **{"max_boundaries": _MAX_BOUNDARIES, **options},
     )
     sizes = np.linalg.norm(jumps, axis=1)
     kept = sizes > _LEAST_JUMP * sizes.max(initial=0.0)

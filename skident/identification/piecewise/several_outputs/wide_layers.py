@@ -8,6 +8,7 @@ from skident.oracle import NotIdentified
 
 from .first_layer import random_line
 from .shared_jacobians import STAGE, good, normals_on_line
+from .unseen_weights import measure_unseen
 
 __all__ = ["WideLayers"]
 
@@ -22,7 +23,9 @@ _SAME_NORMAL = 1e-4  # one minus the cosine of the normals of one hyperplane
 _SAME_OFFSET = 1e-2  # difference of the offsets of one hyperplane, over the unit length of the lines
 _LEAST_HITS = 2  # further lines that a hyperplane of the first layer meets where it is predicted
 _HIT_SHARE = 0.6  # of the lines, besides: facets of deeper units meet few, other critical points hide one
-_LEAST_POINTS = 3  # critical points of a unit of the second layer
+_LEAST_POINTS = 3  # critical points of a unit of the second layer, unless its normals determine more than its weights
+_SPARE_EQUATIONS = 3  # beyond the weights then: a critical point of errors leaves a residual
+_HINTED_LINES = 8  # before which critical points that no unit explains are taken for units
 _NULL = 1e-6  # smallest singular value of a unit's equations, over the largest: errors of normals
 _GAP = 1e2  # ratio of the next one and that, if the equations determine the unit
 _DETERMINED = 1e-5  # least next one, over the largest
@@ -47,7 +50,7 @@ class WideLayers:
 
     def __init__(self, space, lines, rng):
         self.space, self.lines, self.rng = space, list(lines), rng
-        self.n_done, self.first = 0, None
+        self.n_done, self.first, self.short_lines, self.samples = 0, None, [], None
         self.determined, self.undetermined, self.hints = [], [], []
 
     def extend(self, through=None):
@@ -56,7 +59,7 @@ class WideLayers:
             return False
         if self.n_done == len(self.lines):
             direction = None
-            if through is None and (self.undetermined or self.hints) and self.n_done % 3:
+            if (self.undetermined or self.hints) and self.n_done % (3 if through is None else 2):
                 through, direction = self._near_undetermined()
             self.lines.append(random_line(self.space, self.rng, self.space.n_coordinates, through, direction))
         line = self.lines[self.n_done]
@@ -105,20 +108,40 @@ class WideLayers:
         """
         if self.first is None:
             normals, offsets = self._hyperplanes()
-            signs = _signs(normals, offsets, self._units(normals, offsets)[0])
+            units = [unit for unit in self._units(normals, offsets) if len(unit.points) >= _LEAST_POINTS]
+            signs = _signs(normals, offsets, units)
             self.first = (normals * signs[:, None]).T, offsets * signs
         W, b = self.first
-        units, hints = self._units(W.T, b)
+        solved, hints = self._second_layer()
+        for unit, v, unseen in solved:
+            if v is not None and unseen.any():
+                self.short_lines += measure_unseen(
+                    self.space, self.first, unit, v, unseen, _SAME_DIRECTION, self.rng
+                )
+        solved, hints = self._second_layer()
         self.hints = [(unit, None, None) for unit in hints]
-        solved = [(unit, *_null_vector(_rows_by_outputs(W, b, unit))) for unit in units]
         self.determined = [(v, unit) for unit, v, unseen in solved if v is not None and not unseen.any()]
         self.undetermined = [one for one in solved if one[1] is None or one[2].any()]
         # Critical points that no unit explains may be errors: if units are missing, outputs are not explained.
-        if not self.determined or any(v is not None for _, v, _ in self.undetermined):
+        early = self.n_done < _HINTED_LINES and self.hints
+        if not self.determined or early or any(v is not None for _, v, _ in self.undetermined):
             raise NotIdentified(STAGE, "layers", "some units of the second layer are not determined.")
         V = np.array([v for v, _ in self.determined]).T
         U = np.array([unit.size(W, b, v[:-1]) * unit.direction for v, unit in self.determined])
         return W, b, self._with_signs(W, b, V[:-1], V[-1], U)
+
+    def _second_layer(self):
+        """Units of the second layer, their weights, and which are unknown; and units with too few critical points."""
+        W, b = self.first
+        solved, few = [], []
+        for unit in self._units(W.T, b):
+            v, unseen = _null_vector(_rows_by_outputs(W, b, unit))
+            spare = len(unit.points) + len(unit.normals) * (len(W) - 1) - (np.sum(~unseen) - 1)
+            if len(unit.points) >= _LEAST_POINTS or (v is not None and spare >= _SPARE_EQUATIONS):
+                solved.append((unit, v, unseen))
+            else:
+                few.append(unit)
+        return solved, few
 
     def _hyperplanes(self):
         """Unit normals (m_1, D) and offsets of the hyperplanes that enough lines meet where they are predicted."""
@@ -156,15 +179,16 @@ class WideLayers:
         slope = normals @ line.direction
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             t = np.nan_to_num(-(offsets + normals @ line.origin) / slope)
-        which = np.clip(np.searchsorted(line.positions, t), 1, max(len(line.positions) - 1, 1))
-        which -= np.abs(line.positions[which - 1] - t) < np.abs(line.positions[which % len(line.positions)] - t)
+        which = np.minimum(np.searchsorted(line.positions, t), len(line.positions) - 1)
+        before = np.maximum(which - 1, 0)
+        which = np.where(np.abs(line.positions[before] - t) < np.abs(line.positions[which] - t), before, which)
         gap = np.abs(line.positions[which] - t)
         return np.where(gap < _POSITION_TOL * (self.space.unit + np.abs(t)), which, -1)
 
     def _units(self, normals, offsets):
-        """The `_Unit` of each direction of jumps off the hyperplanes, and those with too few critical points."""
+        """The `_Unit` of each direction of jumps off the hyperplanes."""
         points, jumps, found, along = [], [], [], []
-        for line in self.lines[: self.n_done]:
+        for line in [*self.lines[: self.n_done], *self.short_lines]:
             which = self._nearest(line, normals, offsets)
             rest = np.setdiff1d(np.arange(len(line.positions)), which[which >= 0])
             points.append(line.points[rest])
@@ -172,26 +196,35 @@ class WideLayers:
             found.append(np.where(good(line)[rest, None], line.normals[rest], np.nan))
             along.append(line.direction / line.sizes[rest, None])
         P, U, N, T = (np.concatenate(parts) for parts in (points, jumps, found, along))
-        units, few, left = [], [], np.ones(len(U), dtype=bool)
+        units, left = [], np.ones(len(U), dtype=bool)
         for i in range(len(U)):
             if not left[i]:
                 continue
             same = left & (U @ U[i] > 1.0 - _SAME_DIRECTION)
             left &= ~same
             direction = U[same].mean(axis=0)
-            unit = _Unit(P[same], N[same], T[same], direction / np.linalg.norm(direction))
-            (units if same.sum() >= _LEAST_POINTS else few).append(unit)
-        return units, few
+            units.append(_Unit(P[same], N[same], T[same], direction / np.linalg.norm(direction)))
+        return units
+
+    def _outputs(self, n):
+        """At least n random points (k, D) near the center, and outputs (k, m_L) there; they are queried once."""
+        known = 0 if self.samples is None else len(self.samples[0])
+        if known < n:
+            X = np.array(_RADII)[np.arange(n - known) % len(_RADII), None] * self.rng.standard_normal(
+                (n - known, self.space.n_coordinates)
+            )
+            X = self.space.within_reach(X)
+            more = X, self.space.query(X)
+            self.samples = more if known == 0 else tuple(map(np.concatenate, zip(self.samples, more, strict=True)))
+        return self.samples
 
     def _with_signs(self, W, b, V, c, U):
         """The second layer with signs s_j that explain outputs: ``1/2 sum_j u_j (|z_j| + s_j z_j)`` and constants."""
-        n, (m, mL) = _SAMPLES_PER_UNIT * len(c) + _MORE_SAMPLES, U.shape
-        X = np.array(_RADII)[np.arange(n) % len(_RADII), None] * self.rng.standard_normal((n, len(W)))
-        X = self.space.within_reach(X)
+        (X, Y), (m, mL) = self._outputs(_SAMPLES_PER_UNIT * len(c) + _MORE_SAMPLES), U.shape
         Z = np.maximum(X @ W + b, 0.0) @ V + c
-        A = np.hstack([np.einsum("nj,jp->npj", Z, U).reshape(n * mL, m), np.tile(np.eye(mL), (n, 1))])
+        A = np.hstack([np.einsum("nj,jp->npj", Z, U).reshape(-1, m), np.tile(np.eye(mL), (len(X), 1))])
         sizes = np.maximum(np.linalg.norm(A, axis=0), _TINY)
-        left = 2.0 * self.space.query(X) - np.abs(Z) @ U
+        left = 2.0 * Y - np.abs(Z) @ U
         signs = (np.linalg.lstsq(A / sizes, left.ravel())[0] / sizes)[:m]
         if np.any(np.abs(np.abs(signs) - 1.0) > _SIGN_ERROR):
             raise NotIdentified(STAGE, "signs", "outputs do not determine the signs of the second layer.")
