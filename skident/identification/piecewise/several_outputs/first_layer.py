@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from skident.oracle import NotIdentified
@@ -71,19 +69,16 @@ def find_first_layer(space, rng, n_units, lines):
     )
 
 
-def random_line(space, rng, n_coordinates, origin=None, direction=None):
-    """A scanned line that crosses nearly all hyperplanes, by default a random one near the center."""
+def random_line(space, rng, n_coordinates, origin=None, direction=None, reach=np.inf):
+    """A scanned line that crosses nearly all hyperplanes, by default a random one near the center; or a shorter one."""
     if direction is None:
         direction = rng.standard_normal(n_coordinates)
     if origin is None:
         origin = rng.standard_normal(n_coordinates)
     else:  # errors grow with the distance from the center
         origin = space.within_reach(2.0 * origin[None])[0] / 2.0
-        distance = np.linalg.norm(origin)
-        space = replace(
-            space, output_error=space.output_error * (1.0 + distance / space.unit), reach=space.reach - distance
-        )
-    reach = min(_REACH * np.sqrt(n_coordinates), space.reach)
+        space = space.seen_from(origin)
+    reach = min(_REACH * np.sqrt(n_coordinates), space.reach, reach)
     return scanned(
         space, origin, direction / np.linalg.norm(direction), -reach, reach, rng, length_scale=np.sqrt(n_coordinates)
     )

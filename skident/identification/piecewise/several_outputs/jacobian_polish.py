@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import scipy.linalg
 from scipy.sparse.linalg import LinearOperator, lsqr
@@ -19,9 +21,8 @@ _OVER_KNOWN = 3.0  # the same of known Jacobians: their points are less roomy, a
 _MORE = 4  # Jacobians beyond that
 _STEP = 1.0  # first step of a Jacobian over the distance of the nearest boundary: random steps rarely go straight there
 _MAX_STEPS = 4  # of Gauss-Newton: from errors of 1e-6, two reach rounding
-_LARGE = 400_000  # weights from which a step takes 20 s
+_LARGE = 400_000  # weights from which a step takes 20 s; LSQR works in single precision then, which takes half
 _LARGE_STEPS = 2  # of Gauss-Newton then (budget)
-_LARGE_ITERATIONS = 60  # of LSQR per step then
 _ITERATIONS = 100  # of LSQR per step (budget): two steps of 100 are as accurate as one of 400
 _TOL = 1e-10  # relative residual of LSQR: 500 eps over the first residual of 1e-5 or less
 _ROUNDING = 0.1  # residual of rounding over its bound
@@ -79,7 +80,7 @@ def _fitted(network, X, J, weights, rounding):
         best, kept = residual, network
         if residual < rounding:
             break
-        network = network.with_parameters(step.solved(J, _LARGE_ITERATIONS if large else _ITERATIONS), network.biases)
+        network = network.with_parameters(step.solved(J, np.float32 if large else float), network.biases)
     else:
         return network
     return kept
@@ -113,35 +114,44 @@ class _Linearized:
         self.M = (self.A @ self.W2.T) * self.on1  # (G, m_L, m_1)
         self.jacobians = self.M / weights @ self.W1.T
 
-    def solved(self, J, n_iterations):
-        """Weights after a step towards Jacobians J, of so many iterations of LSQR at most."""
+    def solved(self, J, dtype):
+        """Weights after a step towards Jacobians J, with LSQR in a precision."""
         (m1, m2), mL = self.W2.shape, self.W3.shape[1]
         R = self.weights * (J - self.jacobians)
         flat = self.M.reshape(-1, m1)
         Q = scipy.linalg.orth(flat)
         inverse = np.linalg.pinv(self.W1.T)
-        L2, L3 = self._preconditioners()
+        rows, columns, L3 = (factor.astype(dtype) for factor in self._preconditioners())
+        low, low_Q = self._in_precision(dtype), Q.astype(dtype)
 
         def split(v):
+            v = v.astype(dtype)
             V2, V3 = v[: m1 * m2].reshape(m1, m2), v[m1 * m2 :].reshape(m2, mL)
-            return (V2 @ L2[1]) * L2[0], L3 @ V3
+            return (V2 @ columns) * rows, L3 @ V3
 
         def forward(v):
-            C = self._change(*split(v)).reshape(-1, m1)
-            return (C - Q @ (Q.T @ C)).ravel()
+            C = low._change(*split(v)).reshape(-1, m1)
+            return (C - low_Q @ (low_Q.T @ C)).ravel()
 
         def adjoint(y):
             # The residuals of LSQR are orthogonal to Q already.
-            V2, V3 = self._adjoint(y.reshape(R.shape[0], mL, m1))
-            return np.concatenate([((V2 * L2[0]) @ L2[1].T).ravel(), (L3.T @ V3).ravel()])
+            V2, V3 = low._adjoint(y.astype(dtype).reshape(R.shape[0], mL, m1))
+            return np.concatenate([((V2 * rows) @ columns.T).ravel(), (L3.T @ V3).ravel()])
 
         target = (R @ inverse).reshape(-1, m1)
         target = (target - Q @ (Q.T @ target)).ravel()
         operator = LinearOperator((len(target), m1 * m2 + m2 * mL), matvec=forward, rmatvec=adjoint)
-        d2, d3 = split(lsqr(operator, target, atol=_TOL, btol=_TOL, iter_lim=n_iterations)[0])
+        d2, d3 = split(lsqr(operator, target, atol=_TOL, btol=_TOL, iter_lim=_ITERATIONS)[0])
         left = R - self._change(d2, d3) @ self.W1.T
         d1 = np.linalg.lstsq(flat, left.reshape(len(flat), -1))[0].T
         return [self.W1 + d1, self.W2 + d2, self.W3 + d3]
+
+    def _in_precision(self, dtype):
+        """A copy whose arrays have a dtype."""
+        low = copy.copy(self)
+        for name in ("W2", "on1", "scaled2", "A"):
+            setattr(low, name, getattr(self, name).astype(dtype))
+        return low
 
     def _change(self, d2, d3):
         """Change (G, m_L, m_1) of ``W_3^T D_2 W_2^T D_1`` with changes d2 of W_2 and d3 of W_3."""
@@ -170,7 +180,7 @@ class _Linearized:
         for mask1, mask2 in zip(self.on1[:, 0], self.scaled2[:, 0], strict=True):
             V = self.W2.T * mask1 * mask2[:, None]
             gram += V @ V.T
-        return (1.0 / share[:, None], second.T), _inverse_factor(gram)
+        return 1.0 / share[:, None], second.T, _inverse_factor(gram)
 
 
 def _inverse_factor(gram):

@@ -37,6 +37,7 @@ _MAX_POLISHED_WIDE = (
 )
 _DENSE = 3000  # parameters up to which its normal equations are solved directly: conjugate gradients converge faster
 _MAX_ERROR = 1e-5  # of these, relative: larger ones are those of missing units
+_FITTED_ERROR = 1e-3  # of these, up to which a fit may remove them
 _RCOND = 1e-12  # of the output layer's least squares: rounding
 _SAMPLES_PER_UNIT = 8  # of the second layer, to which the output layer is fitted: a unit may rest at most of them
 _READOUT_SAMPLES = 40  # beside these
@@ -66,7 +67,7 @@ def find_network(query, n_inputs, output_error, rng, callback=None, reach=np.inf
             raise
     else:
         return _polished_within(InputSpan.of(network), space, network, jacobians, rng, max_polished)
-    return _fitted_to_outputs(space, _wide(space, lines, rng, callback), rng, max(max_polished, _MAX_POLISHED_WIDE))
+    return _wide(space, lines, rng, callback, max(max_polished, _MAX_POLISHED_WIDE))
 
 
 def _within_span(space, rng, callback, max_polished):
@@ -116,8 +117,11 @@ def _from_new_lines(space, rng, callback, n_units=0, lines=None):
     raise AssertionError("unreachable")
 
 
-def _wide(space, lines, rng, callback):
-    """The network whose first layer is wider than the input, from `lines` and further ones."""
+def _wide(space, lines, rng, callback, max_polished):
+    """The network whose first layer is wider than the input, from `lines` and further ones, fitted to outputs.
+
+    A fit removes errors of weights that few critical points determine: they cost fewer queries than more lines.
+    """
     layers, missed, failure, n_hints = WideLayers(space, lines, rng), [], None, 0
     while layers.extend(missed[0] if len(missed) else None):
         missed = []
@@ -135,6 +139,10 @@ def _wide(space, lines, rng, callback):
         if len(missed) == 0 and (not layers.hints or n_hints > _HINT_LINES):
             missed = _unexplained(space, network, rng, _MORE_CHECKS)
             if len(missed) == 0:
+                return _fitted_to_outputs(space, network, rng, max_polished)
+        elif layers.is_complete and len(_unexplained(space, network, rng, tol=_FITTED_ERROR)) == 0:
+            network = _fitted_to_outputs(space, network, rng, max_polished)
+            if len(_unexplained(space, network, rng, _MORE_CHECKS)) == 0:
                 return network
         failure = NotIdentified(
             STAGE, "unexplained", f"a network {network.layer_widths} does not explain further outputs."
@@ -224,13 +232,13 @@ def _active(network, X):
     return np.maximum(X @ W + b, 0.0) @ V + c > 0.0
 
 
-def _unexplained(space, network, rng, n_checks=_CHECKS):
+def _unexplained(space, network, rng, n_checks=_CHECKS, tol=_MAX_ERROR):
     """Further points (n, D) whose outputs a network does not explain, up to what its polish removes."""
     X = np.array(_CHECKED_RADII)[:, None, None] * rng.standard_normal((len(_CHECKED_RADII), n_checks, network.n_inputs))
     X = space.within_reach(X.reshape(-1, network.n_inputs))
     Y = space.query(X)
     errors, spread = np.abs(network(X) - Y).max(axis=1), np.abs(Y - Y.mean(axis=0)).max(axis=1)
-    return X[errors > _MAX_ERROR * np.maximum(spread, np.median(spread))]
+    return X[errors > tol * np.maximum(spread, np.median(spread))]
 
 
 def _with_readout(query, W, b, second, rng):

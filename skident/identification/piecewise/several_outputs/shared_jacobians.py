@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -66,6 +66,12 @@ class Space:
     def within_reach(self, points):
         """Points (n, k) moved towards the center until they are within reach."""
         return points * np.minimum(1.0, self.reach / np.maximum(np.linalg.norm(points, axis=1), self.unit))[:, None]
+
+    def seen_from(self, origin):
+        """The space with another center, where errors are larger and the reach is shorter."""
+        distance = np.linalg.norm(origin)
+        error = self.output_error * (1.0 + distance / self.unit)
+        return replace(self, output_error=error, reach=self.reach - distance)
 
     def error_at(self, points, outputs):
         """Error of the outputs near points (k,) or (n, k)."""

@@ -7,12 +7,14 @@ import numpy as np
 from skident.oracle import NotIdentified
 
 from .first_layer import random_line
+from .lines_across import line_across_missing
 from .shared_jacobians import STAGE, good, normals_on_line
 from .unseen_weights import measure_unseen
 
 __all__ = ["WideLayers"]
 
 _NEAR = 0.3  # distance of a line from a critical point of an undetermined unit, over that of the point from the center
+_SHORT = 1.0  # half length of a line near a critical point, the same
 _TURN = 0.5  # random part of a line's direction beside the gradient
 _SIGN_LINES = 12  # after which there is no second layer if not one of its units is determined
 _MOST_LINES = 60  # (budget)
@@ -25,6 +27,7 @@ _LEAST_HITS = 2  # further lines that a hyperplane of the first layer meets wher
 _HIT_SHARE = 0.6  # of the lines, besides: facets of deeper units meet few, other critical points hide one
 _LEAST_POINTS = 3  # critical points of a unit of the second layer, unless its normals determine more than its weights
 _SPARE_EQUATIONS = 3  # beyond the weights then: a critical point of errors leaves a residual
+_FEW_UNSEEN = 10  # weights of a unit that short lines measure: further long lines determine more at once
 _HINTED_LINES = 8  # before which critical points that no unit explains are taken for units
 _NULL = 1e-6  # smallest singular value of a unit's equations, over the largest: errors of normals
 _GAP = 1e2  # ratio of the next one and that, if the equations determine the unit
@@ -51,6 +54,7 @@ class WideLayers:
     def __init__(self, space, lines, rng):
         self.space, self.lines, self.rng = space, list(lines), rng
         self.n_done, self.first, self.short_lines, self.samples = 0, None, [], None
+        self.across, self.n_crossed = None, 0
         self.determined, self.undetermined, self.hints = [], [], []
 
     def extend(self, through=None):
@@ -58,10 +62,12 @@ class WideLayers:
         if self.n_done >= (_MOST_LINES if self.determined else _SIGN_LINES):
             return False
         if self.n_done == len(self.lines):
-            direction = None
-            if (self.undetermined or self.hints) and self.n_done % (3 if through is None else 2):
-                through, direction = self._near_undetermined()
-            self.lines.append(random_line(self.space, self.rng, self.space.n_coordinates, through, direction))
+            direction, reach = None, np.inf
+            if through is not None and self.across is not None:
+                (through, direction), self.across = self.across, None
+            elif (self.undetermined or self.hints) and self.n_done % (3 if through is None else 2):
+                through, direction, reach = self._near_undetermined()
+            self.lines.append(random_line(self.space, self.rng, self.space.n_coordinates, through, direction, reach))
         line = self.lines[self.n_done]
         if self.first is not None:
             self._insert_known(line)
@@ -70,8 +76,13 @@ class WideLayers:
         self.n_done += 1
         return True
 
+    @property
+    def is_complete(self):
+        """Whether all critical points are those of determined units."""
+        return not self.undetermined and not self.hints
+
     def _near_undetermined(self):
-        """A point near a critical point of a unit that is not determined, and a direction or None.
+        """A point near a critical point of a unit that is not determined, a direction or None, and the line's reach.
 
         If a weight is unknown because its unit of the first layer was silent at all points, that unit is active on all
         of the line, which points along the gradient.
@@ -82,13 +93,21 @@ class WideLayers:
         point = unit.points[rng.randint(len(unit.points))]
         size = _NEAR * (self.space.unit + np.linalg.norm(point)) / np.sqrt(len(point))
         if v is None:
-            return point + size * rng.standard_normal(len(point)), None
+            reach = _SHORT * size * np.sqrt(len(point))
+            return point + size * rng.standard_normal(len(point)), self._normal_near(unit, point), reach
         i = rng.choice(np.flatnonzero(unseen))
         point = point + (size * rng.uniform() - point @ W[:, i] - b[i]) * W[:, i]
         gradient = (W * (point @ W + b > 0.0)) @ v[:-1]
         noise = rng.standard_normal(len(point)) / np.sqrt(len(point))
         direction = gradient / np.linalg.norm(gradient) + _TURN * noise
-        return point, direction - (direction @ W[:, i]) * W[:, i]
+        return point, direction - (direction @ W[:, i]) * W[:, i], np.inf
+
+    def _normal_near(self, unit, point):
+        """A direction near a known normal of a unit, or None."""
+        if len(unit.normals) == 0:
+            return None
+        noise = self.rng.standard_normal(len(point)) / np.sqrt(len(point))
+        return unit.normals[self.rng.randint(len(unit.normals))] + _TURN * noise
 
     def _insert_known(self, line):
         """Set the normals of a line that are known: those of undetermined units are left to be measured."""
@@ -114,7 +133,8 @@ class WideLayers:
         W, b = self.first
         solved, hints = self._second_layer()
         for unit, v, unseen in solved:
-            if v is not None and unseen.any():
+            few = unseen.sum() <= _FEW_UNSEEN or self.n_done >= _HINTED_LINES
+            if v is not None and unseen.any() and few:
                 self.short_lines += measure_unseen(
                     self.space, self.first, unit, v, unseen, _SAME_DIRECTION, self.rng
                 )
@@ -135,8 +155,7 @@ class WideLayers:
         W, b = self.first
         solved, few = [], []
         for unit in self._units(W.T, b):
-            v, unseen = _null_vector(_rows_by_outputs(W, b, unit))
-            spare = len(unit.points) + len(unit.normals) * (len(W) - 1) - (np.sum(~unseen) - 1)
+            v, unseen, spare = _weights(W, b, unit)
             if len(unit.points) >= _LEAST_POINTS or (v is not None and spare >= _SPARE_EQUATIONS):
                 solved.append((unit, v, unseen))
             else:
@@ -176,21 +195,31 @@ class WideLayers:
         """Critical point (q,) of a line on each hyperplane, -1 for none."""
         if len(line.positions) == 0:
             return np.full(len(offsets), -1)
-        slope = normals @ line.direction
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            t = np.nan_to_num(-(offsets + normals @ line.origin) / slope)
+        t = self._crossings(line, normals, offsets)
         which = np.minimum(np.searchsorted(line.positions, t), len(line.positions) - 1)
         before = np.maximum(which - 1, 0)
         which = np.where(np.abs(line.positions[before] - t) < np.abs(line.positions[which] - t), before, which)
         gap = np.abs(line.positions[which] - t)
         return np.where(gap < _POSITION_TOL * (self.space.unit + np.abs(t)), which, -1)
 
+    def _off_hyperplanes(self, line, normals, offsets):
+        """Indices of the critical points of a line on no hyperplane: errors may double those that are on one."""
+        t = self._crossings(line, normals, offsets)
+        t = np.sort(t)
+        right = np.clip(np.searchsorted(t, line.positions), 1, len(t) - 1)
+        gap = np.minimum(np.abs(line.positions - t[right - 1]), np.abs(line.positions - t[right]))
+        return np.flatnonzero(gap >= _POSITION_TOL * (self.space.unit + np.abs(line.positions)))
+
+    def _crossings(self, line, normals, offsets):
+        """Positions (q,) at which a line crosses hyperplanes."""
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            return np.nan_to_num(-(offsets + normals @ line.origin) / (normals @ line.direction))
+
     def _units(self, normals, offsets):
         """The `_Unit` of each direction of jumps off the hyperplanes."""
         points, jumps, found, along = [], [], [], []
         for line in [*self.lines[: self.n_done], *self.short_lines]:
-            which = self._nearest(line, normals, offsets)
-            rest = np.setdiff1d(np.arange(len(line.positions)), which[which >= 0])
+            rest = self._off_hyperplanes(line, normals, offsets)
             points.append(line.points[rest])
             jumps.append(line.units[rest])
             found.append(np.where(good(line)[rest, None], line.normals[rest], np.nan))
@@ -221,7 +250,8 @@ class WideLayers:
     def _with_signs(self, W, b, V, c, U):
         """The second layer with signs s_j that explain outputs: ``1/2 sum_j u_j (|z_j| + s_j z_j)`` and constants."""
         (X, Y), (m, mL) = self._outputs(_SAMPLES_PER_UNIT * len(c) + _MORE_SAMPLES), U.shape
-        Z = np.maximum(X @ W + b, 0.0) @ V + c
+        H = np.maximum(X @ W + b, 0.0)
+        Z = H @ V + c
         A = np.hstack([np.einsum("nj,jp->npj", Z, U).reshape(-1, m), np.tile(np.eye(mL), (len(X), 1))])
         sizes = np.maximum(np.linalg.norm(A, axis=0), _TINY)
         left = 2.0 * Y - np.abs(Z) @ U
@@ -229,7 +259,24 @@ class WideLayers:
         if np.any(np.abs(np.abs(signs) - 1.0) > _SIGN_ERROR):
             raise NotIdentified(STAGE, "signs", "outputs do not determine the signs of the second layer.")
         signs = np.sign(signs)
+        left = Y - np.maximum(H @ (V * signs) + c * signs, 0.0) @ U
+        if self.n_crossed < len(c):  # once for each unit: the samples are the same
+            self.n_crossed, self.across = len(c), line_across_missing(W, b, X, left, self.rng)
         return V * signs, c * signs, U
+
+
+def _weights(W, b, unit):
+    """Weights and bias (m_1 + 1,) of a unit or None, which are not determined, and how many equations are spare.
+
+    Points without normals may add more weights than equations: if so, those with normals determine some, or one does.
+    """
+    known = np.flatnonzero(unit.known)
+    for part in (unit, unit.only(known), *(unit.only(known[i : i + 1]) for i in range(len(known)))):
+        v, unseen = _null_vector(_rows_by_outputs(W, b, part))
+        spare = len(part.points) + len(part.normals) * (len(W) - 1) - (np.sum(~unseen) - 1)
+        if v is not None and (part is unit or spare >= _SPARE_EQUATIONS):
+            return v, unseen, spare
+    return None, unseen, 0
 
 
 class _Unit:
@@ -242,6 +289,12 @@ class _Unit:
         self.points, self.along, self.direction = points, along, direction
         self.known = ~np.isnan(normals[:, 0])
         self.normals = normals[self.known] / np.linalg.norm(normals[self.known], axis=1, keepdims=True)
+
+    def only(self, index):
+        """The unit with some of its critical points."""
+        normals = np.full(self.points.shape, np.nan)
+        normals[self.known] = self.normals
+        return _Unit(self.points[index], normals[index], self.along[index], self.direction)
 
     def size(self, W, b, weights):
         """Size of the jump of the outputs per unit of the pre-activation with weights (m_1,): the median is robust."""
@@ -290,7 +343,7 @@ def _null_vector(rows):
     sizes = np.linalg.norm(rows, axis=0)
     unseen = sizes < _TINY
     seen, rows = ~unseen, rows[:, ~unseen]
-    if len(rows) < rows.shape[1]:
+    if len(rows) < rows.shape[1] or rows.shape[1] < 2:
         return None, unseen
     triangle = np.linalg.qr(rows / sizes[seen], mode="r")
     values, V = np.linalg.svd(triangle)[1:]

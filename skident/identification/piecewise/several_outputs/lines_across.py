@@ -1,0 +1,28 @@
+"""Lines that cross the boundary of a missing unit of the second layer, from what the others leave of the outputs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["line_across_missing"]
+
+_RESIDUAL = 1e-6  # relative, of outputs that are linear in the first layer's: no missing unit is silent at a sample
+_RADIUS = 30.0  # standard deviations of points, at which the bias matters little
+_POINTS = 2000  # of them, among which the unit is most silent at one
+
+
+def line_across_missing(W, b, X, left, rng):
+    """Origin and direction (D,) of a line that crosses the boundary of the missing unit that acts most.
+
+    Parts `left` (n, m_L) of the outputs at samples X (n, D) are the missing units'. Where the unit adds least and most,
+    it is silent and active; if it is active at all samples, its weights are linear coefficients.
+    """
+    left = left - np.median(left, axis=0)
+    r = left @ np.linalg.svd(left, full_matrices=False)[2][0]
+    A = np.column_stack([np.maximum(X @ W + b, 0.0), np.ones(len(X))])
+    v = np.linalg.lstsq(A, r, rcond=None)[0]
+    if len(X) > A.shape[1] and np.abs(r - A @ v).max() < _RESIDUAL * np.abs(r).max():
+        X = _RADIUS * rng.standard_normal((_POINTS, len(W)))
+        r = np.maximum(X @ W + b, 0.0) @ v[:-1]
+    low, high = X[np.argmin(r)], X[np.argmax(r)]
+    return low, high - low
