@@ -19,6 +19,7 @@ _RADII = (10.0, 1.0, 30.0, 3.0)  # standard deviations of points far from bounda
 _STEP = 1.0  # first step of a Jacobian, in units of the inputs; it shrinks until the outputs are straight
 _RANK_TOL = 1e-9  # pivot over the largest, below which it is rounding, if no Jacobian has a larger error
 _MORE_ROWS = 1.05  # rows of all Jacobians over the dimension of the span
+_TRIED_PAIRS = 2  # of points without a Jacobian, after which there is none
 _LAST_JACOBIANS = 1  # that must leave it as it is: where most units rest, all rows may have few dimensions
 _NARROW = 0.9  # dimension over that of the inputs from which nothing is saved
 _CANDIDATES = 30  # points among which the one farthest from activation boundaries is chosen
@@ -59,7 +60,7 @@ class InputSpan:
         The weights' parts outside of the span follow from long steps orthogonal to it, which change the units by
         little: about ``1.1 m_1 / m_L`` points, with one query for each of the other ``D - r`` directions.
         """
-        W, b = self.basis @ network.weights[0], network.biases[0]
+        W = self.basis @ network.weights[0]
         others = scipy.linalg.null_space(self.basis.T)  # (D, D - r)
         whole = FeedforwardNetwork([W, *network.weights[1:]], list(network.biases), "relu")
         points, B = _points_where_all_units_act(self.space(space), network, rng)
@@ -98,14 +99,18 @@ class SpanSearch:
                 return InputSpan(basis[:, :rank])
 
     def _measure(self):
-        """Measure the Jacobians at two further points; whether one is confirmed and not zero."""
-        points, n = next(self.points), len(self.rows)
-        for J in jacobians_at(self.space, self.space.within_reach(points), np.full(len(points), _STEP), self.rng):
-            size = np.linalg.norm(J.value)
-            if J.confirmed and size > 0.0:
-                self.rows.append(J.value / size)
-                self.tol = max(self.tol, J.error * np.sqrt(J.value.size) / size)
-        return len(self.rows) > n
+        """Measure the Jacobians at two further points, or more if none is confirmed; whether one is, and not zero."""
+        n = len(self.rows)
+        for _ in range(_TRIED_PAIRS):
+            points = next(self.points)
+            for J in jacobians_at(self.space, self.space.within_reach(points), np.full(len(points), _STEP), self.rng):
+                size = np.linalg.norm(J.value)
+                if J.confirmed and size > 0.0:
+                    self.rows.append(J.value / size)
+                    self.tol = max(self.tol, J.error * np.sqrt(J.value.size) / size)
+            if len(self.rows) > n:
+                return True
+        return False
 
     def _rank(self, n):
         """Rank of the first n Jacobians."""

@@ -37,6 +37,8 @@ _MAX_POLISHED_WIDE = (
 )
 _DENSE = 3000  # parameters up to which its normal equations are solved directly: conjugate gradients converge faster
 _MAX_ERROR = 1e-5  # of these, relative: larger ones are those of missing units
+_MAX_FITS = 3  # from such errors (budget)
+_EXACT_ERROR = 1e-9  # of these, above which another fit follows
 _FITTED_ERROR = 1e-3  # of these, up to which a fit may remove them
 _RCOND = 1e-12  # of the output layer's least squares: rounding
 _SAMPLES_PER_UNIT = 8  # of the second layer, to which the output layer is fitted: a unit may rest at most of them
@@ -139,9 +141,9 @@ def _wide(space, lines, rng, callback, max_polished):
         if len(missed) == 0 and (not layers.hints or n_hints > _HINT_LINES):
             missed = _unexplained(space, network, rng, _MORE_CHECKS)
             if len(missed) == 0:
-                return _fitted_to_outputs(space, network, rng, max_polished)
+                return _fitted_again(space, network, rng, max_polished)
         elif layers.is_complete and len(_unexplained(space, network, rng, tol=_FITTED_ERROR)) == 0:
-            network = _fitted_to_outputs(space, network, rng, max_polished)
+            network = _fitted_again(space, network, rng, max_polished)
             if len(_unexplained(space, network, rng, _MORE_CHECKS)) == 0:
                 return network
         failure = NotIdentified(
@@ -205,6 +207,15 @@ def _fitted_to_outputs(space, network, rng, max_polished):
         return polish_network(network, X, space.query(X), **options)[0]
     except OutOfBudgetError:
         return network
+
+
+def _fitted_again(space, network, rng, max_polished):
+    """The network after fits to outputs until further ones are explained: some of its weights have errors of 1e-4."""
+    for _ in range(_MAX_FITS):
+        network = _fitted_to_outputs(space, network, rng, max_polished)
+        if network.n_parameters > max_polished or len(_unexplained(space, network, rng, tol=_EXACT_ERROR)) == 0:
+            break
+    return network
 
 
 def _points_for_rare_units(network, X, rng):

@@ -69,7 +69,7 @@ def scan_pairs(query, low, high, *, output_error, length_scale, max_boundaries, 
 
     `query` returns outputs (n, m_L) at positions (n,), m_L at least 3, with errors that grow as ``output_error (1 + |t|
     / length_scale)``. Boundaries too close together are left out, as are discontinuities. Raises `NotIdentified`
-    ("crowded") if there are more than `max_boundaries`. The first of them are found between `n_pairs` pairs of points.
+    ("crowded") if there are more than `max_boundaries`. The search begins with `n_pairs` pairs of points.
 
     Examples
     --------

@@ -9,7 +9,7 @@ from skident.oracle import NotIdentified
 from .first_layer import random_line
 from .lines_across import line_across_missing
 from .shared_jacobians import STAGE, good, normals_on_line
-from .unseen_weights import measure_unseen
+from .unseen_weights import UnseenWeights
 
 __all__ = ["WideLayers"]
 
@@ -32,8 +32,10 @@ _HINTED_LINES = 8  # before which critical points that no unit explains are take
 _NULL = 1e-6  # smallest singular value of a unit's equations, over the largest: errors of normals
 _GAP = 1e2  # ratio of the next one and that, if the equations determine the unit
 _DETERMINED = 1e-5  # least next one, over the largest
+_WEAK = 1e-6  # singular value over the largest, below which equations leave weights as they are
 _OVERDETERMINED = 2.0  # equations per sign of the first layer
 _SIGN_STEPS = 8  # of reweighted least squares
+_LEAST_ERROR = 1e-6  # of a sample over the largest, below which its weight grows no more
 _SIGN_ERROR = 0.1  # difference of a sign from 1 or -1 from which it is not determined
 _INLIER = 1e-7  # relative residual of the signs' equations beyond which they count less
 _SAMPLES_PER_UNIT = 8  # of the second layer, at which outputs show its signs
@@ -54,7 +56,7 @@ class WideLayers:
     def __init__(self, space, lines, rng):
         self.space, self.lines, self.rng = space, list(lines), rng
         self.n_done, self.first, self.short_lines, self.samples = 0, None, [], None
-        self.across, self.n_crossed = None, 0
+        self.across, self.n_crossed, self.completed = None, 0, []
         self.determined, self.undetermined, self.hints = [], [], []
 
     def extend(self, through=None):
@@ -135,9 +137,10 @@ class WideLayers:
         for unit, v, unseen in solved:
             few = unseen.sum() <= _FEW_UNSEEN or self.n_done >= _HINTED_LINES
             if v is not None and unseen.any() and few:
-                self.short_lines += measure_unseen(
-                    self.space, self.first, unit, v, unseen, _SAME_DIRECTION, self.rng
-                )
+                weights = UnseenWeights(self.space, self.first, unit, v, unseen, self.rng)
+                weights.measure(_SAME_DIRECTION)
+                self.short_lines += weights.lines
+                self.completed += [] if weights.unseen.any() else [(unit.direction, weights.v)]
         solved, hints = self._second_layer()
         self.hints = [(unit, None, None) for unit in hints]
         self.determined = [(v, unit) for unit, v, unseen in solved if v is not None and not unseen.any()]
@@ -156,11 +159,22 @@ class WideLayers:
         solved, few = [], []
         for unit in self._units(W.T, b):
             v, unseen, spare = _weights(W, b, unit)
+            if v is None or unseen.any():
+                v, unseen = self._completed(unit, v, unseen)
             if len(unit.points) >= _LEAST_POINTS or (v is not None and spare >= _SPARE_EQUATIONS):
                 solved.append((unit, v, unseen))
             else:
                 few.append(unit)
         return solved, few
+
+    def _completed(self, unit, v, unseen):
+        """Weights of a unit that short lines have determined one by one, corrected by all of its critical points."""
+        known = [w for direction, w in self.completed if direction @ unit.direction > 1.0 - _SAME_DIRECTION]
+        if not known:
+            return v, unseen
+        rows = _rows_by_outputs(*self.first, unit)
+        v = known[-1] - np.linalg.lstsq(rows, rows @ known[-1], rcond=_WEAK)[0]
+        return v / np.linalg.norm(v), np.zeros(len(v), dtype=bool)
 
     def _hyperplanes(self):
         """Unit normals (m_1, D) and offsets of the hyperplanes that enough lines meet where they are predicted."""
@@ -255,7 +269,15 @@ class WideLayers:
         A = np.hstack([np.einsum("nj,jp->npj", Z, U).reshape(-1, m), np.tile(np.eye(mL), (len(X), 1))])
         sizes = np.maximum(np.linalg.norm(A, axis=0), _TINY)
         left = 2.0 * Y - np.abs(Z) @ U
-        signs = (np.linalg.lstsq(A / sizes, left.ravel())[0] / sizes)[:m]
+        weights = np.ones(len(X))  # samples at which missing units are active count less
+        for _ in range(_SIGN_STEPS):
+            rows = np.repeat(weights, mL)
+            solution = np.linalg.lstsq(A * rows[:, None] / sizes, left.ravel() * rows)[0] / sizes
+            signs = solution[:m]
+            if np.all(np.abs(np.abs(signs) - 1.0) < _SIGN_ERROR):
+                break
+            errors = np.linalg.norm(left - (A @ solution).reshape(left.shape), axis=1)
+            weights = 1.0 / np.sqrt(np.maximum(errors, _LEAST_ERROR * errors.max()))
         if np.any(np.abs(np.abs(signs) - 1.0) > _SIGN_ERROR):
             raise NotIdentified(STAGE, "signs", "outputs do not determine the signs of the second layer.")
         signs = np.sign(signs)
