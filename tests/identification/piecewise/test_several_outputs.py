@@ -5,12 +5,15 @@ import pytest
 
 from skident import NetworkIdentifier, config_context
 from skident.datasets import make_network
+from skident.identification.piecewise.several_outputs.first_layer import points_off_boundaries
 from skident.identification.piecewise.several_outputs.input_span import InputSpan, SpanSearch
 from skident.identification.piecewise.several_outputs.jacobian_polish import polished_on_jacobians
+from skident.identification.piecewise.several_outputs.lines_across import line_across_missing
 from skident.identification.piecewise.several_outputs.network import find_network
 from skident.identification.piecewise.several_outputs.planes import PlaneSearch
 from skident.identification.piecewise.several_outputs.roomy_points import roomy_points
 from skident.identification.piecewise.several_outputs.shared_jacobians import Space, good, normals_on_line, scanned
+from skident.identification.piecewise.several_outputs.unseen_weights import UnseenWeights
 from skident.oracle import NotIdentified
 
 ERROR = 1e-14  # of outputs of order one
@@ -226,6 +229,62 @@ def test_units_of_a_wide_first_layer_whose_weights_no_random_line_shows():
     X = 5.0 * np.random.RandomState(99).standard_normal((2000, 12))
     assert found.layer_widths == network.layer_widths
     assert np.abs(found(X) - network(X)).max() < 1e-9 * network(X).std()
+
+
+class _Unit:
+    """A unit of the second layer of a network, as far as short lines need it."""
+
+    def __init__(self, network, j, rng):
+        (W, V, U), (b, c, _) = network.weights, network.biases
+        X = rng.standard_normal((20_000, len(W)))
+        Z = np.maximum(X @ W + b, 0.0) @ V[:, j] + c[j]
+        low, high = X[Z < 0.0][:20], X[Z > 0.0][:20]
+        for _ in range(60):  # its boundary by bisection
+            middle = 0.5 * (low + high)
+            above = (np.maximum(middle @ W + b, 0.0) @ V[:, j] + c[j] > 0.0)[:, None]
+            low, high = np.where(above, low, middle), np.where(above, middle, high)
+        self.points, self.direction = low, U[j] / np.linalg.norm(U[j])
+
+
+def test_short_lines_determine_single_weights():
+    network, rng = planted((12, 16, 8, 5), 1), np.random.RandomState(0)
+    space = Space(network, 12, np.full(5, ERROR), np.sqrt(12))
+    (W, V, _), (b, c, _) = network.weights, network.biases
+    truth, unseen = np.append(V[:, 0], c[0]), np.zeros(17, dtype=bool)
+    unseen[[2, 5, 11]] = True
+    weights = UnseenWeights(space, (W, b), _Unit(network, 0, rng), np.where(unseen, 0.0, truth), unseen, rng)
+    weights.measure(1e-7)
+    assert not weights.unseen.any()
+    np.testing.assert_allclose(weights.v, truth, atol=1e-8)
+
+
+@pytest.mark.parametrize("bias", [-1.0, 0.0, 4.0])
+def test_a_line_crosses_the_boundary_of_a_missing_unit(bias):
+    """A unit that is active at few, half, or all samples."""
+    rng = np.random.RandomState(0)
+    W, b, v = rng.standard_normal((8, 10)), rng.standard_normal(10), rng.standard_normal(10)
+    X = rng.standard_normal((200, 8))
+    z = np.maximum(X @ W + b, 0.0) @ v
+    q = bias * np.abs(z).max() if bias > 0.0 else -np.quantile(z, 0.5 - 0.45 * bias)
+    origin, direction = line_across_missing(W, b, X, np.maximum(z + q, 0.0)[:, None] * [1.0, -2.0, 0.5], rng)
+    on_line = origin + np.linspace(0.0, 1.0, 1000)[:, None] * direction
+    active = np.maximum(on_line @ W + b, 0.0) @ v + q > 0.0
+    assert active.any() and not active.all()
+
+
+def test_critical_points_of_a_missing_unit_are_on_no_boundary():
+    network, rng = planted((10, 8, 6, 4), 0), np.random.RandomState(0)
+    _, line = line_of(network, rng)
+    search = PlaneSearch(np.sqrt(10), False, 10, 4)
+    W, b = network.weights[0], network.biases[0]
+    for w, offset in zip((W / np.linalg.norm(W, axis=0)).T, b / np.linalg.norm(W, axis=0), strict=True):
+        search._add((w, offset, 0.0, np.zeros(4), 1.0))
+    assert len(points_off_boundaries(search, [line], network)) == 0
+    less = network.with_parameters(
+        [W, network.weights[1][:, 1:], network.weights[2][1:]], [b, network.biases[1][1:], network.biases[2]]
+    )
+    Z = np.maximum(line.points @ W + b, 0.0) @ network.weights[1] + network.biases[1]
+    assert len(points_off_boundaries(search, [line], less)) == np.sum(np.abs(Z[:, 0]) < 1e-6)
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ class UnseenWeights:
         return found[:_TRIES]
 
     def _points_beside(self, i, factors):
-        """Points (n, D) where unit i is active by a depth (n,), their order from the deepest on, and scales (n,) there."""
+        """Points (n, D) where unit i is active by a depth (n,), their order, the deepest first, and scales (n,)."""
         w, rng = self.W[:, i], self.rng
         P = self.points[rng.randint(len(self.points), size=_CANDIDATES)]
         scales = (self.space.unit + np.linalg.norm(P, axis=1)) / np.sqrt(len(w))
