@@ -8,7 +8,7 @@ __all__ = ["LEAST_ACTIVE", "active_units", "roomy_points"]
 
 _RADII = (10.0, 1.0, 30.0, 3.0)  # standard deviations of random points: far out, biases matter less and patterns vary
 _CANDIDATES = 30  # points among which the one farthest from activation boundaries is chosen
-LEAST_ACTIVE = 10  # points at which a unit of the second layer is active, those of the orthant included
+LEAST_ACTIVE = 6  # points at which a unit of the second layer is active, those of the orthant included
 _ACTIVE_SHARE = 0.2  # of all points, the same: a unit with 6 of 80 had errors 100 times as large
 _FLOOR = 0.1  # least pre-activation of the first layer's units at the points of rare ones, over its deviation
 _CLEAR = 2.0  # ratio of the terms for and against a rare unit there
