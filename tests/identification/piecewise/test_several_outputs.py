@@ -297,6 +297,19 @@ def test_other_networks_are_left_to_other_methods(shape, reason):
     assert reason is None or raised.value.reason in (reason, "layers")
 
 
+def test_three_hidden_layers_are_left_to_other_methods_after_the_first_lines():
+    network, n_queries = planted((16, 10, 8, 8, 5), 0), [0]
+
+    def query(X):
+        n_queries[0] += len(X)
+        return network(X)
+
+    with pytest.raises(NotIdentified, match="three layers or more") as raised:
+        find_network(query, 16, np.full(5, ERROR), np.random.RandomState(0))
+    assert raised.value.reason == "deep"
+    assert n_queries[0] < 70_000  # 31,000; three attempts at two layers took 120,000
+
+
 def test_a_wide_layer_with_a_unit_that_is_never_active_near_the_center():
     """Its size follows from its critical points, not from outputs near the center."""
     network = planted((12, 18, 10, 5), 1)

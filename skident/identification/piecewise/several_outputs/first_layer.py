@@ -9,7 +9,14 @@ from skident.oracle import NotIdentified
 from .planes import PlaneSearch, measure_again
 from .shared_jacobians import MIN_OUTPUTS, STAGE, good, normals_on_line, scanned
 
-__all__ = ["find_first_layer", "points_off_boundaries", "random_line", "second_layer_units_on", "signed_layer"]
+__all__ = [
+    "find_first_layer",
+    "has_more_layers",
+    "points_off_boundaries",
+    "random_line",
+    "second_layer_units_on",
+    "signed_layer",
+]
 
 _REACH = 300.0  # half length of lines over sqrt(D): nearly every line crosses every hyperplane
 _MAX_LINES = 8  # of the first layer
@@ -25,6 +32,9 @@ _OUT_OF_SPAN = 1e-5  # relative part of a normal outside of the span of those of
 _IN_SPAN_SHARE = 0.97  # of deeper boundaries whose normals lie in that span, if the first layer is complete
 _SILENT = 1e-4  # coefficient of a silent unit, over the largest
 _LEAST_VOTES = 0.02  # of the votes for a sign, over the largest: fewer if a boundary is not one of the first layer
+_SAME_UNIT = 1e-7  # one minus the cosine of jumps of one unit of the last hidden layer, also next to other boundaries
+_LEAST_DEEPER = 30  # critical points of deeper units that show how many layers there are
+_LAST_SHARE = 0.65  # of their jumps that return on another line: above 0.8 with two hidden layers, 0.3 to 0.7 with more
 _OFF = 1e-5  # distance of a critical point from the next boundary, in units of the line, from which it has another
 _AIMED = 4  # lines that are aimed at a second-layer unit
 
@@ -131,6 +141,18 @@ def second_layer_units_on(search, lines, W, b):
     active = P @ W + b > 0.0
     right = np.all(np.abs(np.where(active, 0.0, A)) < _SILENT, axis=1) & (active.sum(axis=1) > 1)
     return [(a, on, _AIMED) for a, on in zip(A[right], active[right], strict=True)]
+
+
+def has_more_layers(search, lines):
+    """Whether there are more than two hidden layers: jumps of the last layer's units alone return on other lines."""
+    deeper = [line.units[search.explained(line) < 0] for line in lines]
+    if sum(map(len, deeper)) < _LEAST_DEEPER:
+        return False
+    returned = [
+        np.abs(units @ np.concatenate(deeper[:i] + deeper[i + 1 :]).T).max(axis=1, initial=0.0) > 1.0 - _SAME_UNIT
+        for i, units in enumerate(deeper)
+    ]
+    return bool(np.mean(np.concatenate(returned)) < _LAST_SHARE)
 
 
 def points_off_boundaries(search, lines, network):

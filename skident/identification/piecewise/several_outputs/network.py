@@ -9,7 +9,7 @@ from skident.fitting.polish import polish_network
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, OutOfBudgetError
 
-from .first_layer import find_first_layer, points_off_boundaries, second_layer_units_on, signed_layer
+from .first_layer import find_first_layer, has_more_layers, points_off_boundaries, second_layer_units_on, signed_layer
 from .input_span import InputSpan, SpanSearch
 from .jacobian_polish import polished_on_jacobians
 from .orthant import FLOOR, SecondLayer
@@ -85,7 +85,7 @@ def _within_span(space, rng, callback, max_polished):
             network, jacobians = _from_new_lines(inner, rng, callback, dimension)
             network = span.in_all_inputs(space, _polished(inner, network, jacobians, rng, max_polished), rng)
         except NotIdentified as error:
-            if error.reason == "shallow":
+            if error.reason in ("shallow", "deep"):
                 raise
         else:
             if len(_unexplained(space, network, rng)) == 0:
@@ -114,7 +114,7 @@ def _from_new_lines(space, rng, callback, n_units=0, lines=None):
         try:
             return _attempt(space, rng, callback, n_units, lines)
         except NotIdentified as error:
-            if error.reason in ("shallow", "wide") or attempt == _MAX_ATTEMPTS - 1:
+            if error.reason in ("shallow", "wide", "deep") or attempt == _MAX_ATTEMPTS - 1:
                 raise
     raise AssertionError("unreachable")
 
@@ -155,6 +155,10 @@ def _wide(space, lines, rng, callback, max_polished):
 def _attempt(space, rng, callback, n_units, lines):
     """The network from new lines, and their Jacobians; `NotIdentified` if it does not explain further outputs."""
     first = find_first_layer(space, rng, n_units, lines)
+    if has_more_layers(first, lines):
+        raise NotIdentified(
+            STAGE, "deep", "most jumps behind the first layer differ on all lines: three layers or more."
+        )
     W, b = signed_layer(first, lines)
     if callback is not None:
         callback(len(b))
