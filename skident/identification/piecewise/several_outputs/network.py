@@ -173,14 +173,13 @@ def _attempt(space, rng, callback, n_units, lines):
             continue
         if callback is not None:
             callback(sum(further.layer_widths[:-1]))
-        missed = _unexplained(space, further, rng)
-        second.aim_at(missed)
+        missed, strays = _unexplained(space, further, rng), points_off_boundaries(first, lines, further)
         if len(missed) == 0:
             network = further
-            strays = points_off_boundaries(first, lines, network)
             if len(strays) == 0:
                 break
-            second.aim_through(strays)
+        second.aim_at(missed)
+        second.aim_through(strays)
         failure = NotIdentified(
             STAGE, "unexplained", f"a network {further.layer_widths} does not explain further outputs."
         )

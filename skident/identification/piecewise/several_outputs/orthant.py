@@ -15,7 +15,7 @@ __all__ = ["FLOOR", "SecondLayer"]
 
 FLOOR = 1e-3  # least value of a unit in the positive orthant, over its deviation
 _MAX_SECOND_LINES = 40  # in the positive orthant
-_LAST_LINES = 4  # lines in a row without a new unit, after which the second layer is complete
+_LAST_LINES = 6  # lines in a row without a new unit, after which the second layer is complete
 _ACCURATE = 1e-8  # error of a normal of the second layer up to which it is not measured again
 _ACCURATE_LINES = 3  # on which these are measured again (budget: m_1 + 12 queries per Jacobian)
 _MAX_HALVINGS = 12  # of the distance of a point, until its outputs are not lost
