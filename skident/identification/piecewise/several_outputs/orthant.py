@@ -16,6 +16,7 @@ __all__ = ["FLOOR", "SecondLayer"]
 FLOOR = 1e-3  # least value of a unit in the positive orthant, over its deviation
 _MAX_SECOND_LINES = 40  # in the positive orthant
 _LAST_LINES = 6  # lines in a row without a new unit, after which the second layer is complete
+_MOST_BOUNDARIES, _MORE_BOUNDARIES = 10, 1000  # on a line, per unit of the first layer and beside these (budget)
 _ACCURATE = 1e-8  # error of a normal of the second layer up to which it is not measured again
 _ACCURATE_LINES = 3  # on which these are measured again (budget: m_1 + 12 queries per Jacobian)
 _MAX_HALVINGS = 12  # of the distance of a point, until its outputs are not lost
@@ -53,6 +54,7 @@ class SecondLayer:
     def aim_through(self, X):
         """Scan lines that cross the boundaries of missing units, at outputs of the first layer at inputs X (n, D)."""
         W, b = self.first
+        X = X[2.0 * np.linalg.norm(X, axis=1) <= self.inputs.reach]  # errors of lost outputs look like boundaries
         self.crossed = list(np.maximum(self.rng.permutation(X)[:_MAX_TARGETS] @ W + b, 0.0))
 
     def extend(self):
@@ -83,8 +85,9 @@ class SecondLayer:
             ends = _random_ends(self.m, self.rng)
         ends = [self._within_reach(end) for end in ends]
         try:
-            line = scanned(self.space, ends[0], ends[1] - ends[0], 0.0, 1.0, self.rng, length_scale=1.0)
-        except NotIdentified:  # a boundary of the first layer is next to one end
+            options = {"length_scale": 1.0, "max_boundaries": _MOST_BOUNDARIES * self.m + _MORE_BOUNDARIES}
+            line = scanned(self.space, ends[0], ends[1] - ends[0], 0.0, 1.0, self.rng, **options)
+        except NotIdentified:  # a boundary of the first layer is next to one end, or outputs are lost
             return True
         search, n_units = self.search, len(self.search)
         search.confirm(line)
