@@ -70,9 +70,9 @@ class StageLog:
 def _time_left(elapsed, done, total):
     """The time left if further steps take as long as those done; empty if it is short or unknown."""
     left = elapsed * (total - done) / done if total and done else 0.0
-    return (
-        f", about {left / 60:.0f} min left" if left > _MINUTES else f", about {left:.0f} s left" if left > _SOON else ""
-    )
+    if left > _MINUTES:
+        return f", about {left / 60:.0f} min left"
+    return f", about {left:.0f} s left" if left > _SOON else ""
 
 
 def _bar(name):

@@ -178,6 +178,7 @@ def _beside_additive_units(problem, first):
     if name not in _ADDITIVE or problem.activations[1] != "identity" or problem.held_out.noise_std is not None:
         return
     with problem.log.stage("additive units", problem.oracle) as entry:
+        # A copy: without additive units, later searches keep their random numbers.
         units, rest = find_additive_units(problem.oracle, first, name, copy.deepcopy(problem.rng))
         entry["seen"] = 0 if units is None else len(units.biases)
     if units is None or not len(rest.biases):

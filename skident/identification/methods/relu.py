@@ -246,7 +246,7 @@ def _with_shared_jacobians(problem):
 
 
 def _reach_of_logits(oracle, rng):
-    """Distance from the center well below that at which a probability of random inputs underflows."""
+    """Distance from the center up to which probabilities stay far from underflow along random directions."""
     V = rng.standard_normal((_DIRECTIONS, oracle.n_inputs))
     V /= np.linalg.norm(V, axis=1, keepdims=True)
     reach = _REACH * np.sqrt(oracle.n_inputs)

@@ -14,6 +14,7 @@ from skident.identification.piecewise.several_outputs.planes import PlaneSearch
 from skident.identification.piecewise.several_outputs.roomy_points import roomy_points
 from skident.identification.piecewise.several_outputs.shared_jacobians import Space, good, normals_on_line, scanned
 from skident.identification.piecewise.several_outputs.unseen_weights import UnseenWeights
+from skident.optim import bisect
 from skident.oracle import NotIdentified
 
 ERROR = 1e-14  # of outputs of order one
@@ -239,11 +240,8 @@ class _Unit:
         X = rng.standard_normal((20_000, len(W)))
         Z = np.maximum(X @ W + b, 0.0) @ V[:, j] + c[j]
         low, high = X[Z < 0.0][:20], X[Z > 0.0][:20]
-        for _ in range(60):  # its boundary by bisection
-            middle = 0.5 * (low + high)
-            above = (np.maximum(middle @ W + b, 0.0) @ V[:, j] + c[j] > 0.0)[:, None]
-            low, high = np.where(above, low, middle), np.where(above, middle, high)
-        self.points, self.direction = low, U[j] / np.linalg.norm(U[j])
+        self.points, _ = bisect(lambda X: np.maximum(X @ W + b, 0.0) @ V[:, j] + c[j] > 0.0, low, high, 60)
+        self.direction = U[j] / np.linalg.norm(U[j])
 
 
 def test_short_lines_determine_single_weights():

@@ -1,4 +1,4 @@
-"""Lines that cross the boundary of a missing unit of the second layer, from what the others leave of the outputs."""
+"""Lines that cross the boundary of a missing unit of the second layer, from the residual of the known units."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import numpy as np
 
 __all__ = ["line_across_missing"]
 
-_RESIDUAL = 1e-6  # relative, of outputs that are linear in the first layer's: no missing unit is silent at a sample
+_RESIDUAL = 1e-6  # relative, of outputs that are linear in the first layer's: no missing unit is inactive at a sample
 _RADIUS = 30.0  # standard deviations of points, at which the bias matters little
-_POINTS = 2000  # of them, among which the unit is most silent at one
+_POINTS = 2000  # of them: the unit is inactive at some
 
 
 def line_across_missing(W, b, X, left, rng):
     """Origin and direction (D,) of a line that crosses the boundary of the missing unit that acts most.
 
-    Parts `left` (n, m_L) of the outputs at samples X (n, D) are the missing units'. Where the unit adds least and most,
-    it is silent and active; if it is active at all samples, its weights are linear coefficients.
+    `left` (n, m_L) is the residual of the known units at samples X (n, D). The line runs from the sample at which the
+    residual is least, where the unit is inactive, to the one at which it is largest. If the unit is active at all
+    samples, the residual is linear in the first layer's outputs and gives its weights.
     """
     left = left - np.median(left, axis=0)
     r = left @ np.linalg.svd(left, full_matrices=False)[2][0]

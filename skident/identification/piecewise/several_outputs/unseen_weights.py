@@ -1,4 +1,4 @@
-"""Weights of the second layer whose unit of the first was silent at all critical points so far, from short lines."""
+"""Weights of the second layer whose first-layer unit was inactive at all critical points so far, from short lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .shared_jacobians import scanned
 
 __all__ = ["UnseenWeights"]
 
-_DISTANCE = 0.05  # of points from the boundary of the silent unit, over the scale there: errors grow with its inverse
+_DISTANCE = 0.05  # of points from the boundary of the inactive unit, over the scale there: errors are inverse to it
 _SPREAD = 0.3  # of points around known critical points, the same
 _FARTHER = (2.0, 6.0)  # the same once all weights are known
 _NEARER = (0.01, 0.03)  # factors of both, nearer than which the same units are active as at known critical points

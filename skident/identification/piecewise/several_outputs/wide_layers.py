@@ -86,7 +86,7 @@ class WideLayers:
     def _near_undetermined(self):
         """A point near a critical point of a unit that is not determined, a direction or None, and the line's reach.
 
-        If a weight is unknown because its unit of the first layer was silent at all points, that unit is active on all
+        If a weight is unknown because its first-layer unit was inactive at all points, that unit is active on all
         of the line, which points along the gradient.
         """
         (W, b), rng = self.first, self.rng
@@ -217,9 +217,8 @@ class WideLayers:
         return np.where(gap < _POSITION_TOL * (self.space.unit + np.abs(t)), which, -1)
 
     def _off_hyperplanes(self, line, normals, offsets):
-        """Indices of the critical points of a line on no hyperplane: errors may double those that are on one."""
-        t = self._crossings(line, normals, offsets)
-        t = np.sort(t)
+        """Indices of the critical points of a line on no hyperplane; two may lie on one because of errors."""
+        t = np.sort(self._crossings(line, normals, offsets))
         right = np.clip(np.searchsorted(t, line.positions), 1, len(t) - 1)
         gap = np.minimum(np.abs(line.positions - t[right - 1]), np.abs(line.positions - t[right]))
         return np.flatnonzero(gap >= _POSITION_TOL * (self.space.unit + np.abs(line.positions)))

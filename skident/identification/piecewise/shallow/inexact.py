@@ -26,7 +26,7 @@ from .unsigned import Covariance, n_units_of, output_std, query_rows, screened, 
 __all__ = ["find_from_inexact_outputs", "is_coarse", "located_candidates"]
 
 _LINES = (8, 8, 16)  # lines scanned before each fit: nearly every line crosses every hyperplane
-_LINES_HIDDEN = 4  # scanned in what located units leave over (budget): nearly every line crosses every hyperplane
+_LINES_HIDDEN = 4  # scanned in the residual of located units (budget): nearly every line crosses every hyperplane
 _RESIDUAL_SEARCHES = 4  # fits, each with the small units that the residual of the one before shows
 _ROWS = 8.0  # queries per parameter of the fit of small networks: standard errors fall with the root of their number
 _ROWS_COARSE = 32.0  # the same for coarse outputs, of which few show a small unit
@@ -83,7 +83,7 @@ def find_from_inexact_outputs(search, n_units=None, callback=None, max_unshared=
 
 
 def located_candidates(search, candidates):
-    """The located units of candidates and those they hide, in units of the outputs."""
+    """The located units of candidates and those that these mask, in units of the outputs."""
     probe = search.probe
 
     def hidden_by(units):

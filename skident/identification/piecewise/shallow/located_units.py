@@ -1,7 +1,7 @@
-"""Hyperplanes of one hidden layer through positions over long baselines, and units that other boundaries hide.
+"""Hyperplanes of one hidden layer through positions over long baselines, and units masked by larger ones.
 
-Jumps at the positions give the outgoing weights, each on its own: what the located units leave over is a network of the
-others alone, whose boundaries are far apart.
+The jumps at a unit's positions give its outgoing weights, without a fit of the other units. The residual of the located
+units is a network of the remaining ones, whose boundaries are far apart.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ _SCANS = 3  # of residuals at most
 
 
 def with_located_units(probe, candidates, hidden_by, rng):
-    """Candidate `ReLUUnits` with accurate hyperplanes and outgoing weights, and units they hide, in the probe's units.
+    """Candidate `ReLUUnits` with accurate hyperplanes and outgoing weights, and the units that these mask.
 
-    Candidates are in the probe's units too; those that hardly any position confirms are left out. ``hidden_by(units)``
-    gives a probe of what units leave over, and the candidates that lines detect there. 24 queries per weight of a unit.
+    Candidates and results are in the probe's units. Candidates that few positions confirm are left out.
+    ``hidden_by(units)`` returns a probe of the residual of units, and the candidates that lines detect in it. Each unit
+    takes 24 queries per weight.
     """
     if len(candidates.weights) < _FEWEST_INPUTS:
         return candidates

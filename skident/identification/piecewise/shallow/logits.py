@@ -21,7 +21,7 @@ from .visible_units import VisibleUnits
 __all__ = ["find_from_logits"]
 
 _LINES = (10, 10, 20, 20, 20, 40, 40, 80)  # lines scanned before each fit (budget)
-_LINES_HIDDEN = 10  # scanned in what located units leave over (budget)
+_LINES_HIDDEN = 10  # scanned in the residual of located units (budget)
 _LOCATED = 1500  # unknowns from which units are located before the fit, which then takes fewer steps
 _INCOMPLETE = 50.0  # median residual of located units, in standard deviations, from which more lines are scanned
 _ROWS = 4.0  # outputs per parameter of the fit
@@ -79,7 +79,7 @@ def find_from_logits(oracle, rng, n_units=None, callback=None):
 
 
 def _hidden_by(visible, units):
-    """What units leave over of the logits, and the candidates that lines detect there."""
+    """The residual of units in the logits, and the candidates that lines detect in it."""
     residual = visible.without(units)
     residual.scan(_LINES_HIDDEN)
     return residual, residual.units()
