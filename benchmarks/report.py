@@ -29,7 +29,8 @@ def section(part):
     e = result["environment"]
     versions = ", ".join(f"{k} {v}" for k, v in e["versions"].items() if v)
     blas = "; ".join(e["blas"])
-    where = f"{e['date']}, {e['processor']}, {e['cores']} cores, load {e['load_at_start']} at the start, {e['system']}"
+    load = "" if e["load_at_start"] is None else f"load {e['load_at_start']} at the start, "
+    where = f"{e['date']}, {e['processor']}, {e['cores']} cores, {load}{e['system']}"
     where += f", Python {e['python']}, {versions} ({blas}); {result['seconds']:.0f} s in total"
     return f"{one.tables(result)}\n\n*{where}.*"
 
