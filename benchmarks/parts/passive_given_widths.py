@@ -16,7 +16,7 @@ from seed_ranges import PASSIVE_GIVEN
 from skident import PassiveNetworkIdentifier
 
 ACTIVATIONS, WIDTHS, NOISES = ("tanh", "gelu", "softplus"), ((8, 1), (6, 4, 1)), (0.01, 0.1)
-NETWORKS, SEEDS_PER_ROW, PART_SECONDS = 10, 20, 1500.0
+NETWORKS, SEEDS_PER_ROW, PART_SECONDS = 10, 20, 3600.0
 BAR, LEAST, MOST = 1.5, 0.90, 0.99
 N_HELD_OUT = 4000
 
@@ -46,16 +46,20 @@ def _network(widths, activation, noise, seed):
 @part("passive", "given_widths", seeds=PASSIVE_GIVEN)
 def run(trials, quick):
     cases = [(a, w, noise) for w in WIDTHS for a in ACTIVATIONS for noise in NOISES]
-    clock, rows = Countdown(PART_SECONDS), []
-    for c, (activation, widths, noise) in enumerate(cases[:1] if quick else cases):
-        seeds = PASSIVE_GIVEN[SEEDS_PER_ROW * c : SEEDS_PER_ROW * c + (1 if quick else trials or NETWORKS)]
-        networks = []
-        for seed in seeds:
-            if clock.over and networks:
+    clock, rows = (
+        Countdown(PART_SECONDS),
+        [
+            {"activation": activation, "widths": widths, "noise": noise, "networks": []}
+            for activation, widths, noise in (cases[:1] if quick else cases)
+        ],
+    )
+    for i in range(1 if quick else trials or NETWORKS):  # of every row one network, and so on, as far as the time goes
+        for c, row in enumerate(rows):
+            if clock.over and row["networks"]:
                 break
-            networks.append(_network((4, 1) if quick else widths, activation, noise, seed))
-        rows.append({"activation": activation, "widths": widths, "noise": noise, "networks": networks})
-        print(_row(rows[-1]), flush=True)
+            seed, widths = PASSIVE_GIVEN[SEEDS_PER_ROW * c + i], (4, 1) if quick else row["widths"]
+            row["networks"].append(_network(widths, row["activation"], row["noise"], seed))
+            print(_row(row), flush=True)
     return {"rows": rows}
 
 

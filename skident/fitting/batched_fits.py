@@ -30,8 +30,8 @@ _BIAS_SCALE = 0.3  # standard deviation of the biases of starts, for pre-activat
 _MIN_VARIANCE = 1e-4  # of a prior: parameters of a layer that are all 0 would be fixed there otherwise
 _CHI2_MEDIAN = 0.455  # median of the square of a standard normal variable
 _QUADRATURE_NODES = 60  # of Gauss-Hermite: variances of smooth activations to 1e-3, of ReLU to 1e-2
-# Variance of pre-activations under the broad prior. With 1, standard errors are biased by shrinkage; with the variances
-# of the recovered network, weights of softplus and sigmoid units shrink without end and their output weights grow.
+# Variance of pre-activations under the broad prior. With the variances of the recovered network, layer by layer,
+# weights of softplus and sigmoid units shrink without end and their output weights grow.
 _PREACTIVATION_VARIANCE = 4.0
 
 
@@ -239,12 +239,12 @@ class Prior:
         return cls(tuple(weights), tuple(biases), noise)
 
     @classmethod
-    def broad(cls, architecture, n_inputs, noise):
-        """A prior independent of the data: pre-activations of order one, whatever network was recovered."""
+    def broad(cls, architecture, n_inputs, noise, variance=_PREACTIVATION_VARIANCE):
+        """A prior of pre-activations of a variance, the same in all layers."""
         fan_in, output = (n_inputs, *architecture.widths[:-1]), _output_variance(architecture.activation)
         read = (1.0, *[output] * (len(fan_in) - 1))
-        weights = [max(_PREACTIVATION_VARIANCE / (a * v), _MIN_VARIANCE) for a, v in zip(fan_in, read, strict=True)]
-        return cls(tuple(weights), (_PREACTIVATION_VARIANCE,) * len(fan_in), noise)
+        weights = [max(variance / (a * v), _MIN_VARIANCE) for a, v in zip(fan_in, read, strict=True)]
+        return cls(tuple(weights), (variance,) * len(fan_in), noise)
 
     def penalty(self, shapes):
         """Factors (P,) of the squared parameters in the penalized cost; 0 for the biases of the outputs."""

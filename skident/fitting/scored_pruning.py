@@ -77,16 +77,16 @@ class Scoring:
         return self.scored(architecture, result.x[best], result.cost[best])
 
 
-def prune_by_score(fit, scoring, min_widths=None):
+def prune_by_score(fit, scoring, min_widths=None, max_iter=_REFIT_STEPS):
     """Remove hidden units one at a time, and return the `ScoredFit` of the best score on the way.
 
-    With `min_widths`, units are removed down to these widths, whatever the score. In every layer, the three units that
-    cost least (`removal_costs`) are removed in turn and the three networks are refitted in one batch; of all layers the
-    network of the best score goes on. It ends after two removals in a row that do not improve the score, once no unit
-    of the best network can be removed at all.
+    With `min_widths`, units are removed down to these widths, whatever the score, with up to `max_iter` steps after
+    each. In every layer, the three units that cost least (`removal_costs`) are removed in turn and the three networks
+    are refitted in one batch; of all layers the network of the best score goes on. It ends after two removals in a row
+    that do not improve the score, once no unit of the best network can be removed at all.
     """
     if min_widths is not None:
-        while smaller := _one_less(fit, scoring, _N_CANDIDATES, min_widths):
+        while smaller := _one_less(fit, scoring, _N_CANDIDATES, min_widths, max_iter):
             fit = min(smaller, key=lambda one: one.cost)
         return fit
     best, wasted = fit, 0
@@ -104,7 +104,7 @@ def prune_by_score(fit, scoring, min_widths=None):
     return best
 
 
-def _one_less(fit, scoring, n_tried, min_widths=None):
+def _one_less(fit, scoring, n_tried, min_widths=None, max_iter=_REFIT_STEPS):
     """The best fit with one unit less, for every layer wider than `min_widths`, or than 1."""
     D, widths = scoring.samples.n_inputs, fit.widths
     network = network_of(fit.x, D, fit.architecture)
@@ -117,5 +117,5 @@ def _one_less(fit, scoring, n_tried, min_widths=None):
         units = np.argsort(cost[:able])[:n_tried]
         starts = np.array([parameters_of(remove_unit(network, layer, j, replacement[:, j])) for j in units])
         architecture = fit.architecture.with_widths(m - (k == layer) for k, m in enumerate(widths))
-        smaller.append(scoring.refit(architecture, starts))
+        smaller.append(scoring.refit(architecture, starts, max_iter=max_iter))
     return smaller

@@ -58,7 +58,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
     those with the least Bayesian information criterion, or of noisy rows those of all units that explain more than the
     best of units that are not there (in 95 of 100 cases). Without noise the network behind the samples is recovered to
     rounding, up to its symmetries, as long as one of the starts leads there and the rows determine it; with noise it is
-    the least-squares fit, with standard errors. X may have any distribution with a density.
+    the network closest to the posterior mean, with standard errors. X may have any distribution with a density.
 
     Parameters
     ----------
@@ -128,12 +128,14 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
     faces the wrong way is right but for a linear function: fits of one hidden layer have linear units beside the
     others, and the sign is chosen such that these vanish. A step costs ``O(B N P^2)`` for B starts and N outputs.
 
-    Noisy targets are fitted with a broad Gaussian prior on all parameters but the output's bias: pre-activations of
-    variance 4. Without it some units follow the noise at single rows, and the standard errors describe another minimum
-    than the true network's. Standard errors are those of first order, or the deviations of 24 fits to targets with
-    fresh noise (randomized maximum likelihood [1]_) if these are larger than chance allows: each fit is the best from
-    all minima within the noise, of which there are often several. If widths are not given, a part of the fits has one
-    more unit. A parameter whose standard error exceeds half the prior's standard deviation is not determined.
+    Noisy targets are fitted with a Gaussian prior on all parameters but the output's bias: pre-activations of variance
+    4, 2 or 1, whichever has the largest evidence. Without it some units follow the noise at single rows, and the
+    standard errors describe another minimum than the true network's. There are often several minima within the noise.
+    The posterior distribution is sampled by 24 fits to targets with fresh noise (randomized maximum likelihood [1]_),
+    each the best from all minima; the network is the one whose outputs are closest to the mean of theirs, on up to 8192
+    rows, and the best minimum beyond. Standard errors are those of first order, or the deviations of the 24 fits from
+    this network if these are larger than chance allows. If widths are not given, a part of the fits has one more unit.
+    A parameter whose standard error exceeds half the broadest prior's standard deviation is not determined.
 
     Widths are searched for on up to 8192 rows; the last fit and the standard errors read all of them in blocks, so that
     X and y may be `numpy.memmap`: beyond 131 072 rows nothing is copied, and memory is bounded by 200 MB and
@@ -236,7 +238,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
             found = self._search(table, rows, widths, limits, rng)
             limits.budget.extend()
             final = final_fit(table, rows, found, limits, rng, widths_given=widths is not None)
-            self._store(table, rows, table.rows(held_out), found, final, limits, rng)
+            self._store(table, rows, table.rows(held_out), found, final, limits)
             self.report_["seconds"] = time.perf_counter() - started
         return self
 
@@ -291,12 +293,12 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         found = search_widths(rows, architecture, limits, rng)
         return units_above_noise(found, table.rows(some_of(np.arange(len(table.X)), rng)), limits, rng)
 
-    def _store(self, table, rows, held_out, found, final, limits, rng):
+    def _store(self, table, rows, held_out, found, final, limits):
         """Validate the fit on held-out rows, and keep what came of it."""
         self.network_ = table.in_inputs(final.network).canonical()
         network = table.in_whitened(self.network_)
         info = information(network, table)
-        spread = spread_of(self.network_, table, info, final, limits.budget, rng)
+        spread = spread_of(self.network_, table, info, final)
         evidence = Evidence(
             held_out_error=_largest_error(final.without_held_out, held_out),
             n_held_out=len(held_out.U),

@@ -17,16 +17,26 @@ from skident.fitting.batched_fits import (
     random_parameters,
     successive_halving,
 )
+from skident.fitting.scored_pruning import Scoring, prune_by_score
 from skident.optim import Ending, batched_levenberg_marquardt
 
 __all__ = ["Minima", "minima_within_noise", "refitted_minima", "resampled"]
 
-# Penalized cost in units of the noise variance above the least one: a minimum beyond is the better one after fresh
-# noise in fewer than one of a thousand samples (the difference of two fits has at most this standard deviation: 4).
+# Penalized cost in units of the noise variance above the least one, alone or with the log determinant of the curvature:
+# a minimum beyond is the better one after fresh noise in fewer than one of a thousand samples (the difference of two
+# fits has at most this standard deviation: 4).
 _WITHIN_NOISE = 15.0
+# Variances of pre-activations, of which the evidence chooses. Smaller ones are left out: parameters that the rows
+# determine less well would count as determined by the prior alone.
+_VARIANCES = (4.0, 2.0, 1.0)
+_VARIANCE_STEPS = Ending(max_iter=30, ftol=1e-5)
 _MOST = 8  # minima, a bound on the cost
 _SAME = 1e-2  # relative distance of parameters below which two ends are one minimum
 _ROUNDS = ((25, 12), (60, 8))  # steps and survivors of the race
+_WIDE_ROUNDS = ((20, 8), (30, 5))  # the same for wider networks, all of which are then pruned
+_WIDE_STEPS = 15  # of a refit on the way
+_WIDE_FTOL = 1e-4
+_OUTPUTS_PER_PARAMETER = 2.0  # of wider networks
 _END = Ending(max_iter=200, ftol=1e-9)
 _FIRST = 8  # steps from every minimum (budget)
 _KEPT = 2  # minima that go on (budget)
@@ -46,19 +56,23 @@ class Minima:
     prior : Prior
         With the variance of the noise, per degree of freedom.
     cost : float
-        Of the first one, penalized.
+        The least penalized one.
+    curvature : ndarray of shape (M,)
+        Log determinants of the curvatures, in units of the noise: a minimum holds the more of the posterior
+        distribution, the lower they are.
     """
 
     architecture: object
     x: np.ndarray
     prior: Prior
     cost: float = np.inf
+    curvature: np.ndarray | None = None
 
 
-def minima_within_noise(architecture, x, noise, rows, limits, rng):
+def minima_within_noise(architecture, x, noise, rows, limits, rng, variance=None):
     """Minima of a fit with a broad prior, from given and from random starts.
 
-    x (B, P).
+    x (B, P). The prior's variance of pre-activations is that of the largest evidence, if it is not given.
 
     Without a prior, units of large weights follow the noise at single rows: residuals are then below those of the true
     network, and the standard errors describe another minimum.
@@ -66,6 +80,10 @@ def minima_within_noise(architecture, x, noise, rows, limits, rng):
     D = rows.n_inputs
     prior = Prior.broad(architecture, D, noise)
     starts = random_parameters(D, architecture, 2 * limits.n_starts, rng)
+    if (
+        variance is None and len(architecture.widths) > 2
+    ):  # starts of the widths themselves rarely lead to the best minimum
+        starts = np.concatenate([starts, _pruned(architecture, prior, rows, limits, rng)])
     ending = replace(_END, budget=limits.budget)
     first = batched_levenberg_marquardt(PenalizedNetworkFits(architecture, rows, prior), x, ending).x
     for _ in range(2):  # the second time with the noise of the best one
@@ -76,25 +94,67 @@ def minima_within_noise(architecture, x, noise, rows, limits, rng):
         first = np.concatenate([x, first[:1]])
         prior = _with_noise(architecture, rows, x[0], prior)
         starts = starts[:0]
+    variances = _VARIANCES if variance is None else (variance,)
+    priors = [Prior.broad(architecture, D, prior.noise, one) for one in variances]
+    prior, first = max(
+        (_evidence(one, architecture, first, rows, limits.budget) for one in priors), key=lambda e: e[0]
+    )[1:]
     return refitted_minima(Minima(architecture, first, prior), rows, limits.budget)
 
 
+def _evidence(prior, architecture, x, rows, budget):
+    """Log evidence of a prior (Laplace, up to a constant), the prior, and the minima with it.
+
+    That of the minimum with the largest one.
+    """
+    fits = PenalizedNetworkFits(architecture, rows, prior)
+    result = batched_levenberg_marquardt(fits, x, replace(_VARIANCE_STEPS, budget=budget))
+    variances = prior.variances(fits.shapes)
+    least = np.min(result.cost / prior.noise + _log_curvature(fits, result.x, prior.noise))
+    return -0.5 * (least + np.sum(np.log(variances[np.isfinite(variances)]))), prior, result.x
+
+
+def _log_curvature(fits, x, noise):
+    """Log determinants (B,) of the Gauss-Newton matrices at x (B, P), penalties included."""
+    return np.linalg.slogdet(fits.normal_equations(x)[0] / noise)[1]
+
+
+def _pruned(architecture, prior, rows, limits, rng):
+    """Ends of layers half as wide again, pruned to the widths; (B, P), empty if there are too few rows for these."""
+    D, widths = rows.n_inputs, architecture.widths
+    wide = architecture.with_widths((*[m + (m + 1) // 2 for m in widths[:-1]], widths[-1]))
+    found = [np.zeros((0, architecture.n_parameters(D)))]
+    if _OUTPUTS_PER_PARAMETER * wide.n_parameters(D) <= rows.n_values and not limits.spent:
+        scoring = Scoring(rows, 0.0, budget=limits.budget, prior=prior)
+        x = random_parameters(D, wide, limits.n_starts, rng)
+        x, cost = successive_halving(
+            scoring.fits(wide), x, Halving(_WIDE_ROUNDS, ftol=_WIDE_FTOL, budget=limits.budget)
+        )
+        for end in zip(x, cost, strict=True):
+            if not limits.spent:
+                found.append(prune_by_score(scoring.scored(wide, *end), scoring, widths, _WIDE_STEPS).x[None])
+    return np.concatenate(found)
+
+
 def refitted_minima(minima, rows, budget):
-    """The same minima on other rows, those that are left apart and within the noise."""
+    """The same minima on other rows, those that are left apart and within the noise, the largest evidence first."""
     architecture, D = minima.architecture, rows.n_inputs
     fits = PenalizedNetworkFits(architecture, rows, minima.prior)
     result = batched_levenberg_marquardt(fits, minima.x, replace(_END, budget=budget))
-    order = np.argsort(result.cost, kind="stable")
+    curvature = _log_curvature(fits, result.x, minima.prior.noise)
+    scores = result.cost / minima.prior.noise + curvature
+    order = np.argsort(scores, kind="stable")
     best = network_of(result.x[order[0]], D, architecture).canonical()
-    kept = [parameters_of(best)]
+    kept, index = [parameters_of(best)], [order[0]]
+    beyond = np.minimum(scores - scores.min(), (result.cost - result.cost.min()) / minima.prior.noise)
     for k in order[1:]:
-        if len(kept) == _MOST or result.cost[k] > result.cost[order[0]] + _WITHIN_NOISE * minima.prior.noise:
-            break
+        if len(kept) == _MOST or not beyond[k] <= _WITHIN_NOISE:
+            continue
         x = parameters_of(network_of(result.x[k], D, architecture).align_to(best))
         if all(np.linalg.norm(x - one) > _SAME * np.linalg.norm(one) for one in kept):
-            kept.append(x)
+            kept, index = [*kept, x], [*index, k]
     prior = _with_noise(architecture, rows, kept[0], minima.prior)
-    return Minima(architecture, np.array(kept), prior, float(result.cost[order[0]]))
+    return Minima(architecture, np.array(kept), prior, float(result.cost[index].min()), curvature[index])
 
 
 def _with_noise(architecture, rows, x, prior):
@@ -110,22 +170,37 @@ def resampled(minima, noise, rows, n_fits, budget, rng):
     """Networks fitted to the targets with fresh noise, each the best that any of the minima leads to.
 
     Randomized maximum likelihood: noise is added to the targets and to the mean of the prior. Its distribution is the
-    posterior one for linear models and close to it for others, minima that the noise may swap among them.
+    posterior one for linear models and close to it for others, minima that the noise may swap among them. The noise of
+    all fits adds up to 0, so that their mean is the posterior one for linear models.
     """
-    found = []
-    spread = np.sqrt(noise / (np.ones(len(rows.U)) if rows.weight is None else rows.weight))[:, None]
-    for _ in range(n_fits):
-        noisy = WeightedSamples(rows.U, rows.Y + spread * rng.standard_normal(rows.Y.shape), rows.weight)
-        x = _best_fit(minima, noisy, budget, rng)
+    found, weight = [], np.ones(len(rows.U)) if rows.weight is None else rows.weight
+    spread = np.sqrt(noise / weight)[:, None]
+    variances = minima.prior.variances(BatchedNetworkFits(minima.architecture, rows).shapes)
+    deviations = np.sqrt(np.where(np.isfinite(variances), variances, 0.0))
+    noises, centers = _balanced(n_fits, rows.Y.shape, rng), _balanced(n_fits, deviations.shape, rng)
+    for target, center in zip(noises, centers, strict=True):
+        noisy = WeightedSamples(rows.U, rows.Y + spread * target, rows.weight)
+        x = _best_fit(minima, noisy, deviations * center, budget)
         if budget.spent:
             break
         found.append(network_of(x, rows.n_inputs, minima.architecture))
     return found
 
 
-def _best_fit(minima, rows, budget, rng):
-    """Of fits from all minima, with the mean of the prior drawn from it."""
-    variances = minima.prior.variances(BatchedNetworkFits(minima.architecture, rows).shapes)
-    center = np.sqrt(np.where(np.isfinite(variances), variances, 0.0)) * rng.standard_normal(len(variances))
+def _balanced(n, shape, rng):
+    """Standard normal variables (n, *shape) that add up to 0 over the first axis, if there are several."""
+    draws = rng.standard_normal((n, *shape))
+    return (draws - draws.mean(axis=0)) * np.sqrt(n / (n - 1.0)) if n > 1 else draws
+
+
+def _best_fit(minima, rows, center, budget):
+    """Of fits from all minima, the one of the largest evidence with this mean of the prior."""
     fits = PenalizedNetworkFits(minima.architecture, rows, minima.prior, center)
-    return successive_halving(fits, minima.x, Halving(((_FIRST, _KEPT), (_LAST, 1)), ftol=_FTOL, budget=budget))[0][0]
+    x, ending = minima.x, Ending(max_iter=_FIRST, ftol=_FTOL, budget=budget)
+    beyond = minima.prior.noise * (np.zeros(len(x)) if minima.curvature is None else minima.curvature)
+    for n_kept, steps in ((_KEPT, _LAST), (1, 0)):
+        result = batched_levenberg_marquardt(fits, x, ending)
+        order = np.argsort(result.cost + beyond, kind="stable")[:n_kept]
+        x, beyond = result.x[order], beyond[order]
+        ending = replace(ending, max_iter=steps, damping=result.damping[order])
+    return x[0]

@@ -5,22 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special, stats
+from scipy import stats
 
+from skident.fitting.batched_fits import Prior
 from skident.fitting.lack_of_fit import NO_NOISE
 from skident.fitting.pruning import remove_unit
+from skident.network import Architecture
 
-from .final_fit import some_of
-from .minima import resampled
 from .undetermined import information, standard_errors_of
 
 __all__ = ["Spread", "spread_of"]
 
-_RESAMPLES = 24  # fits to fresh noise: their deviation is known to 15 %
 _LEVEL = 0.95  # below this quantile of a right one, a larger deviation is chance and errors of first order stay
-_PRICE = 2.5  # of a parameter, see `Scoring.score`
-_LEAST_WEIGHT = 0.02  # of wider networks: with less, half of the fits are better spent on the chosen widths
-# Of the prior's standard deviation: beyond, the prior decides more than a quarter of the parameter's information.
+# Of the broadest prior's standard deviation: beyond, this prior decides more than a quarter of the information.
 _UNDETERMINED = 0.5
 _ROUGH = 1e-4  # of the largest parameter of a layer: what a claim to exactness may leave undetermined
 
@@ -49,7 +46,7 @@ class Spread:
         return {"n_undetermined": self.n_undetermined, "n_resampled": self.n_resampled}
 
 
-def spread_of(network, table, info, final, budget, rng):
+def spread_of(network, table, info, final):
     """Standard errors of a fit.
 
     Of exact outputs, and beside rows that determine no direction of the parameters, those of first order. Of noisy
@@ -68,25 +65,22 @@ def spread_of(network, table, info, final, budget, rng):
     # The length of a unit that may be rescaled is fixed by the canonical form, not by the prior.
     prior = None if scale_free else final.minima[0].prior
     first = _flat(standard_errors_of(inside, table, information(inside, table, prior), noise))
-    rows = table.rows(some_of(np.arange(len(table.X)), rng))
-    on_rows = first
-    if len(rows.U) < len(table.X):
+    on_rows, rows = first, final.samples.rows
+    if rows is not None and len(rows.U) < len(table.X):
         on_rows = _flat(standard_errors_of(inside, table, information(inside, rows, prior), noise))
-    groups = _groups(final.minima)
-    n_fits = _RESAMPLES // len(groups)
-    fits = [resampled(minima, noise**2, rows, n_fits, budget, rng) for minima, _ in groups]
-    complete = all(len(some) == n_fits for some in fits)
-    errors = first
-    if complete:
-        squares = [_mean_square(some, inside, table, on_rows) for some in fits]
-        beyond = np.sqrt(sum(weight * square for (_, weight), square in zip(groups, squares, strict=True)))
-        by_chance = np.sqrt(stats.chi2.ppf(_LEVEL, n_fits) / n_fits)
+    errors, n_fits = first, final.samples.per_group
+    if n_fits:
+        wanted = _flat_network(network)
+        squares = final.samples.mean(lambda one: (_aligned(one, inside, table, on_rows) - wanted) ** 2)
+        beyond = np.sqrt(squares)
+        by_chance = np.sqrt(stats.chi2.ppf(_LEVEL, n_fits - 1) / (n_fits - 1))
         # 1.96 of the errors are to cover 95 of 100, with so few fits known.
-        factor = stats.t.ppf(0.975, n_fits) / stats.norm.ppf(0.975)
+        factor = stats.t.ppf(0.975, n_fits - 1) / stats.norm.ppf(0.975)
         errors = first * np.where(beyond > by_chance * on_rows, factor * beyond / on_rows, 1.0)
     if prior is not None:
-        errors = np.where(errors > _UNDETERMINED * _prior_deviations(network, table, prior), np.inf, errors)
-    return Spread(_shaped(errors, network), int(np.sum(~np.isfinite(errors))), n_fits * len(groups) * complete)
+        broad = Prior.broad(Architecture.of(network), inside.weights[0].shape[0], noise**2)
+        errors = np.where(errors > _UNDETERMINED * _prior_deviations(network, table, broad), np.inf, errors)
+    return Spread(_shaped(errors, network), int(np.sum(~np.isfinite(errors))), final.samples.n_fits)
 
 
 def _of_exact(stderr, network):
@@ -95,31 +89,6 @@ def _of_exact(stderr, network):
     scale = np.concatenate([np.full(p.size, np.abs(p).max()) for p in (*network.weights, *network.biases)])
     errors = np.where(errors > _ROUGH * scale, np.inf, errors)
     return _shaped(errors, network), int(np.sum(~np.isfinite(errors)))
-
-
-def _groups(minima):
-    """Minima that fits to fresh noise start from, and the weights of these fits.
-
-    By the score that decided on the widths: a wider network at which one more unit is just worth its price has half of
-    the weight.
-    """
-    own, wider = minima[0], minima[1:]
-    if not wider:
-        return [(own, 1.0)]
-    noise = own.prior.noise
-    best = min(wider, key=lambda one: _score(one, noise))
-    weight = float(special.expit(-0.5 * (_score(best, noise) - _score(own, noise))))
-    return [(own, 1.0)] if weight < _LEAST_WEIGHT else [(own, 1.0 - weight), (best, weight)]
-
-
-def _score(minima, noise):
-    return minima.cost / noise + _PRICE * minima.x.shape[1]
-
-
-def _mean_square(fits, inside, table, errors):
-    """Mean squared deviations of fits to fresh noise from a network, in inputs and targets as they are."""
-    wanted = _flat_network(table.in_inputs(inside))
-    return np.mean([(_aligned(one, inside, table, errors) - wanted) ** 2 for one in fits], axis=0)
 
 
 def _aligned(fit, inside, table, errors):
