@@ -12,12 +12,13 @@ __all__ = ["InputBox"]
 # Of the range of a whitened input: the largest of 20 000 new Gaussian values lies beyond the largest of 1 000 by .15 of
 # their range, so ordinary new rows stay as they are, and a straight line is continued by a quarter of its length only.
 _MARGIN = 0.25
-# Heavy tails: of a hundred times as many rows of a power law, the largest value is (z_3 / z_30)^2 times as large; z_r
+# Heavy tails: of a thousand times as many rows of a power law, the largest value is (z_3 / z_30)^3 times as large; z_r
 # has rank r. Ranks above one keep single outliers out, and the ratio of Gaussian tails is divided out. Narrower bounds
-# cost more: of 20,000 new lognormal rows ten were clipped, with a hundred times the error of all others together.
+# cost more: with the second power, one of 20,000 new lognormal rows was clipped for half of the networks, with up to a
+# hundred times the error of all others together.
 _RANK = 3
 _TAIL_RANK = 30  # statistics: ten times the rank above, so that their ratio is that of ten times as many rows
-_TAIL_POWER = 2  # statistics: ten times as many rows, twice, are a hundred times as many
+_TAIL_POWER = 3  # statistics: ten times as many rows, three times, are a thousand times as many
 _FEWEST_ROWS = 300  # below, rank 30 is no tail
 _LARGEST_FACTOR = 10.0  # of the largest value, beyond which a straight line is not continued
 

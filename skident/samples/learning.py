@@ -13,6 +13,7 @@ from .ridge_model import RidgeModel, is_exact, linear_model, squared_errors
 from .ridges import ROUGHLY, Regression, RidgeFit, fit_ridges, regress_on_ridges
 from .tensor_stage import TensorStage, correct, count_by_curvature, tensor_stage
 from .unit_count import (
+    add_missing_units,
     criterion,
     cross_validated_size,
     determined_units,
@@ -312,6 +313,8 @@ def _found_size(sample, fit, search, rng, say):
         enough = True
     max_units = fit.model.n_units if enough else search.max_units
     fit = select_size(sample, fit, rng, max_units=max_units, callback=_teller(sample, say))
+    if 0 < fit.model.n_units <= _TENSOR_UNITS and not enough:
+        fit = add_missing_units(sample, fit, rng, max_units=max_units, callback=_teller(sample, say))
     m = fit.model.n_units
     # Rows far out, of columns with heavy tails, decide on a unit by themselves: it takes more of them to be sure.
     rows = _ENOUGH_ROWS * (_HEAVY_FACTOR if sample.kurtosis.max() > _HEAVY_TAILS else 1)

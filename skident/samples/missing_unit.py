@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-__all__ = ["MissingUnitTest", "missing_unit_test"]
+__all__ = ["MissingUnitTest", "missing_unit_test", "correlated_units"]
 
 _CANDIDATES = 1500  # random units that are tried (budget): their products take most of the time
+_FEW_CANDIDATES = 600  # the same where units are only sought (budget)
+_BLOCK_ENTRIES = 2**22  # of the outputs of units at a time: 32 MB
 _LATE = 0.05  # share of samples that a tried unit has on either side at least: fewer decide nothing
 _ASCENTS = 3  # of the best candidates per vector of residuals
 _STEPS = 6  # least squares steps per ascent
@@ -61,7 +63,7 @@ def missing_unit_test(network, X, y, *, linear=0.0, n_simulations=199, random_st
     center, scale = X.mean(axis=0), X.std(axis=0)
     scale = np.where(scale > 0, scale, 1.0)
     Z = np.column_stack([(X - center) / scale, np.ones(len(X))])
-    Q = _tangent_space(network, X, Z)
+    Q = _tangent_space(X @ network.weights[0] + network.biases[0] > 0, Z)
     if Q.shape[1] >= len(X) - 1:
         raise ValueError(f"{len(X)} samples leave nothing to test beyond {Q.shape[1]} parameters; give more samples.")
     both = np.column_stack([residuals, rng.standard_normal((len(X), n_simulations))])
@@ -75,12 +77,26 @@ def missing_unit_test(network, X, y, *, linear=0.0, n_simulations=199, random_st
     )
 
 
-def _tangent_space(network, X, Z):
+def correlated_units(Z, active, residuals, n_units, rng):
+    """Units (n_units, d + 1), biases last, whose outputs correlate most with residuals (n,) of a fit.
+
+    Z (n, d + 1) has a last column of ones; active (n, m) says which units of the fit are active.
+    """
+    Q = _tangent_space(active, Z)
+    residuals = _without(Q, residuals[:, None])
+    units = _random_units(Z, rng, _FEW_CANDIDATES)
+    values = _correlations(Z, Q, units, residuals)[:, 0]
+    best = np.argsort(-values)[:n_units]
+    return np.array([_ascend(Z, Q, residuals, values[i], units[i])[1] for i in best])
+
+
+def _tangent_space(active, Z):
     """Orthonormal basis of the derivatives of a network with a linear part with respect to all its parameters."""
-    pre = X @ network.weights[0] + network.biases[0]
-    blocks = [Z] + [Z * (pre[:, i : i + 1] > 0) for i in range(pre.shape[1])]
-    U, S, _ = np.linalg.svd(np.hstack(blocks), full_matrices=False)
-    return U[:, _RANK * S[0] < S]
+    blocks = np.hstack([Z] + [Z * active[:, i : i + 1] for i in range(active.shape[1])])
+    values, vectors = np.linalg.eigh(blocks.T @ blocks)
+    kept = values > _RANK * values[-1]
+    # Once more: an orthonormal basis to rounding, though the products square the condition.
+    return np.linalg.qr(blocks @ (vectors[:, kept] / np.sqrt(values[kept])))[0]
 
 
 def _without(Q, A):
@@ -90,7 +106,7 @@ def _without(Q, A):
 
 def _largest(Z, Q, residuals, rng):
     """For each column of residuals, the largest squared correlation with a unit, and the unit (d + 1,)."""
-    units = _random_units(Z, rng)
+    units = _random_units(Z, rng, _CANDIDATES)
     values = _correlations(Z, Q, units, residuals)
     found, best = np.zeros(residuals.shape[1]), np.zeros((residuals.shape[1], Z.shape[1]))
     for j in range(residuals.shape[1]):
@@ -101,23 +117,26 @@ def _largest(Z, Q, residuals, rng):
     return found, best
 
 
-def _random_units(Z, rng):
+def _random_units(Z, rng, n_candidates):
     """Units (m, d + 1) of random directions that bend within the samples."""
-    directions = rng.standard_normal((_CANDIDATES, Z.shape[1] - 1))
+    directions = rng.standard_normal((n_candidates, Z.shape[1] - 1))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    projections = np.sort(Z[:, :-1] @ directions.T, axis=0)
-    rows = (rng.uniform(_LATE, 1.0 - _LATE, _CANDIDATES) * (len(Z) - 1)).astype(int)
-    return np.column_stack([directions, -projections[rows, np.arange(_CANDIDATES)]])
+    rows = (rng.uniform(_LATE, 1.0 - _LATE, n_candidates) * (len(Z) - 1)).astype(int)
+    biases = [-np.partition(Z[:, :-1] @ one, row)[row] for one, row in zip(directions, rows, strict=True)]
+    return np.column_stack([directions, biases])
 
 
 def _correlations(Z, Q, units, residuals):
     """Squared correlations (m, k) of units with residuals, both without the tangent space."""
-    outputs = np.maximum(Z @ units.T, 0.0)
-    sizes = np.linalg.norm(outputs, axis=0)
-    outputs = _without(Q, outputs)
-    norms = np.linalg.norm(outputs, axis=0)
-    new = norms > _LEAST_NEW * np.maximum(sizes, np.finfo(float).tiny)
-    return (outputs.T @ residuals / np.where(new, norms, np.inf)[:, None]) ** 2
+    block, found = max(1, _BLOCK_ENTRIES // len(Z)), []
+    for first in range(0, len(units), block):
+        outputs = np.maximum(Z @ units[first : first + block].T, 0.0)
+        sizes = np.linalg.norm(outputs, axis=0)
+        outputs = _without(Q, outputs)
+        norms = np.linalg.norm(outputs, axis=0)
+        new = norms > _LEAST_NEW * np.maximum(sizes, np.finfo(float).tiny)
+        found.append((outputs.T @ residuals / np.where(new, norms, np.inf)[:, None]) ** 2)
+    return np.concatenate(found)
 
 
 def _ascend(Z, Q, residual, value, unit):

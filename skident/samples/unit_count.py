@@ -9,11 +9,13 @@ import numpy as np
 
 from skident.optim import best_of
 
+from .missing_unit import correlated_units
 from .ridge_model import RidgeModel, is_exact, squared_errors
 from .ridges import ROUGHLY, RidgeFit, fit_ridges, regress_on_ridges
 from .tensor_stage import leading_eigenvectors, residual_curvature
 
 __all__ = [
+    "add_missing_units",
     "add_ridge",
     "criterion",
     "cross_validated_size",
@@ -34,6 +36,11 @@ _SCREENED_ROWS = 2**14  # rows on which candidate units are compared (budget)
 _DIRECTIONS = 24  # random ones screened beside the eigenvectors
 _BIASES = (-1.0, 0.0, 1.0)  # starts of biases, in standard deviations of the whitened inputs
 _TRIED = 2  # starts of a new ridge that are fitted
+_MISSING_TRIED = 3  # units that correlate most with the residuals, each of which is fitted (budget)
+_MISSING_FTOL = 1e-6  # of these fits: the other units have to make room
+_MISSING_PRICE = 8.0  # noise variances that such a unit must gain beyond the penalty: it is the best of far more
+_MISSING_ROUNDS = 3  # of adding missing units (budget)
+_MISSING_PARAMETERS = 400  # up to which missing units are sought this way (budget)
 _PATIENCE = 2  # ridges in a row that may be added without gain
 _FOLDS = 4  # of the cross-validation that decides whether a unit improves the fit (budget)
 
@@ -194,6 +201,44 @@ def select_size(sample, fit, rng, *, max_units, callback=None):
             break
         best = smaller
     return best
+
+
+def add_missing_units(sample, fit, rng, *, max_units, callback=None):
+    """Units that correlate with the residuals added, and others taken away, while that lowers the criterion.
+
+    :func:`add_ridge` compares few directions, for speed; units of which the others do a part hardly show in any of
+    them. Here a unit is sought over all directions, by what it explains beyond the derivatives of the fit.
+    """
+    for _ in range(_MISSING_ROUNDS):
+        largest = min(max_units, _MISSING_PARAMETERS // (sample.dim + 1))
+        if is_exact(sample, fit.rss) or fit.model.n_units >= largest:
+            break
+        larger = _with_missing_unit(sample, fit, rng)
+        _report(callback, larger)
+        smaller = itertools.islice(_narrower(sample, larger, rng, callback), 2)
+        best = min(itertools.chain([larger], smaller), key=lambda one: criterion(sample, one))
+        if criterion(sample, best) >= criterion(sample, fit) - _MISSING_PRICE * (
+            best.model.n_units > fit.model.n_units
+        ):
+            break
+        fit = best
+    return fit
+
+
+def _with_missing_unit(sample, fit, rng):
+    """The fit with the unit more that correlates most with its residuals."""
+    model, (Z, y, w) = fit.model, sample.draw(_SCREENED_ROWS, rng).arrays(np.float64)
+    root = np.sqrt(w)[:, None]
+    active = Z @ model.V + model.beta > 0
+    with_bias = np.column_stack([Z, np.ones(len(Z))])
+    found = correlated_units(root * with_bias, active, root[:, 0] * (y - model(Z)), _MISSING_TRIED, rng)
+    U, b, _ = model.units()
+    fits = []
+    for unit in found:
+        length = max(np.linalg.norm(unit[:-1]), np.finfo(float).tiny)
+        start = regress_on_ridges(sample, np.vstack([U, unit[:-1] / length]), np.append(b, unit[-1] / length))
+        fits.append(fit_ridges(sample, start.model, ftol=_MISSING_FTOL, rng=rng))
+    return min(fits, key=lambda one: one.rss)
 
 
 def cross_validated_size(sample, n_units, learn, rng):

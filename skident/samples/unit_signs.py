@@ -19,6 +19,8 @@ __all__ = ["SignedFit", "as_relu", "resolve_signs", "sign_values"]
 _ALL_SIGNS = 12  # units up to which all combinations are compared
 _HALVES = 30  # up to which, where there are more of them than equations, halves of all combinations are matched
 _PAIRS = 40  # up to which pairs of changes are tried
+_REFITTED = 4  # combinations, the best ones at the units of the fit, whose own fits are compared (budget)
+_CLOSE = 40.0  # noise variances by which their residuals may exceed the least: refits gain as much
 _CUTOFFS = (1e-10, 0.03, 0.1, 0.3)  # of singular values
 _PRECISELY = 1e-9  # relative decrease at which the fit without a skip stops
 _EXACT_TOL = 1e-6  # relative residual of the linear part that noise-free fits may leave
@@ -79,20 +81,30 @@ def _squared_residuals(gram, U, b, signs):
 
 
 def _best_signs(sample, model):
-    """Signs whose units alone, with free output weights, leave least: of all for few units, else by a local search."""
+    """Signs (c, m) whose units alone, with free output weights, leave least, the best ones first.
+
+    Of all combinations for few units, else of those that a local search ends with and next to it.
+    """
     m = model.n_units
     U, b, _ = model.units()
     (gram,) = sample.reduce(ridge_gram, U, b)
     if m <= _ALL_SIGNS:
-        every = np.array(list(itertools.product([-1.0, 1.0], repeat=m)))
-        return every[np.argmin(_squared_residuals(gram, U, b, every))]
+        return _closest(sample, gram, U, b, np.array(list(itertools.product([-1.0, 1.0], repeat=m))))
     changes = 1.0 - 2.0 * np.eye(m)
     if m <= _PAIRS:
         first, second = np.triu_indices(m, 1)
         changes = np.vstack([changes, changes[first] * changes[second]])
     ends = (_descend(gram, U, b, start, changes) for start in _starts(gram, U, b, model))
     (_, signs), _ = best_of(ends, lambda end: end[0])
-    return signs
+    return _closest(sample, gram, U, b, np.vstack([signs, signs * changes]))
+
+
+def _closest(sample, gram, U, b, signs):
+    """Those of some signs (c, m) that leave least, and hardly more than the best ones."""
+    left = _squared_residuals(gram, U, b, signs)
+    order = np.argsort(left, kind="stable")[:_REFITTED]
+    noise = max(left[order[0]], 0.0) / sample.effective_rows
+    return signs[order][left[order] <= left[order[0]] + _CLOSE * noise]
 
 
 def _rounded(model):
@@ -123,7 +135,7 @@ def _descend(gram, U, b, signs, changes):
 
 
 def _signs_of(sample, model, exact):
-    """The signs that explain the linear part best, and for every one a number: how well it is determined."""
+    """The signs (c, m) that explain the linear part best, and for all units how well each of them is determined."""
     M, values = model.V * model.s, sign_values(model)
     if exact and np.linalg.matrix_rank(M, tol=1e-8 * np.linalg.norm(M, 2)) < len(values):
         try:
@@ -131,7 +143,7 @@ def _signs_of(sample, model, exact):
         except UndecidedSignsError:
             found = np.empty((0, len(values)))
         if len(found):
-            return found[0], np.ones(len(values))
+            return found[:1], np.ones((1, len(values)))
     chosen = _best_signs(sample, model)
     return chosen, np.clip(values * chosen, 0.0, 1.0)
 
@@ -143,8 +155,9 @@ def resolve_signs(sample, fit, rng):
     where residuals are rounding. Otherwise the signs are those whose units alone fit best on the given hyperplanes: all
     combinations are compared for up to 12 units, beyond that single and paired changes of rounded solutions and, for up
     to 30 units that are more than equations, of the best match of two halves of them (:func:`nearest_signs`). All these
-    regressions come from one Gram matrix, one pass over the rows. This is Algorithm 3 of Awasthi, Tang and
-    Vijayaraghavan with the linear part of the fit, which is known better, in place of T_1.
+    regressions come from one Gram matrix, one pass over the rows. If several combinations leave about as much, up to
+    four of them are fitted. This is Algorithm 3 of Awasthi, Tang and Vijayaraghavan with the linear part of the fit,
+    which is known better, in place of T_1.
 
     The margin of a sign is how far the real solution of these equations lies on its side, cut off at 1.
     """
@@ -152,9 +165,10 @@ def resolve_signs(sample, fit, rng):
     exact = is_exact(sample, fit.rss)
     if model.n_units == 0:
         return SignedFit(replace(fit, model=replace(model, kind="relu")), np.empty(0))
-    signs, margins = _signs_of(sample, model, exact)
-    with_skip = replace(fit, model=as_relu(model, signs, True))
-    plain = fit_ridges(sample, as_relu(model, signs, False), ftol=_PRECISELY, rng=rng)
+    candidates, margins = _signs_of(sample, model, exact)
+    plains = [fit_ridges(sample, as_relu(model, signs, False), ftol=_PRECISELY, rng=rng) for signs in candidates]
+    best = min(range(len(plains)), key=lambda i: plains[i].rss)
+    with_skip, plain = replace(fit, model=as_relu(model, candidates[best], True)), plains[best]
     plain = replace(plain, n_iter=fit.n_iter + plain.n_iter)
     better = is_exact(sample, plain.rss) if exact else criterion(sample, plain) <= criterion(sample, with_skip)
-    return SignedFit(plain if better else with_skip, margins)
+    return SignedFit(plain if better else with_skip, margins[best])
