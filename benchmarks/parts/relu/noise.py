@@ -22,7 +22,7 @@ SHAPES = [  # inputs, d, m, samples, networks
     ("Gaussian", 5, 10, 10_000, 10),
     ("Gaussian", 8, 16, 10_000, 10),
     ("Gaussian", 6, 12, 10_000, 10),
-    ("Gaussian", 30, 30, 10_000, 2),
+    ("Gaussian", 30, 30, 10_000, 0),  # more than three minutes per fit: not measured
     ("lognormal", 8, 6, 10_000, 10),
     ("correlated", 8, 6, 10_000, 10),
 ]
@@ -80,6 +80,8 @@ def _trial(kind, d, m, n, noise, seed):
 def run(trials, quick):
     rows = []
     for r, (kind, d, m, n, number) in enumerate(SHAPES[:1] if quick else SHAPES):
+        if not number:
+            continue
         for s, noise in enumerate(NOISES):
             first = seed_ranges.RELU_NOISE.start + SEEDS_PER_ROW * (2 * r + s)
             seeds = range(first, first + (1 if quick else min(trials or number, number)))
