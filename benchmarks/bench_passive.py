@@ -8,6 +8,7 @@
     python benchmarks/bench_passive.py --part inputs       uniform, Laplace, correlated, binary and continuous inputs
     python benchmarks/bench_passive.py --part noise        1 and 10 % of the targets' standard deviation
     python benchmarks/bench_passive.py --part given_widths the same with widths given; coverage of stderr_
+    python benchmarks/bench_passive.py --part from_truth   least squares initialized at the truth, for comparison
     python benchmarks/bench_passive.py --part trained      scikit-learn's MLPRegressor on diabetes as the teacher
     python benchmarks/bench_passive.py --part baselines    MLPRegressor with the true width, best of ten starts
     python benchmarks/bench_passive.py --quick             seconds, writes no results
@@ -21,7 +22,7 @@ the teacher.
 
 from __future__ import annotations
 
-from parts import passive, passive_given_widths  # noqa: F401  (registers the parts)
+from parts import passive, passive_from_truth, passive_given_widths  # noqa: F401  (registers the parts)
 from registry import run_parts
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import numpy as np
 from skident.fitting.batched_fits import BatchedNetworkFits, PenalizedNetworkFits, network_of
 from skident.fitting.lack_of_fit import NO_NOISE, lack_of_fit
 from skident.network import FeedforwardNetwork
-from skident.optim import Ending, batched_levenberg_marquardt
+from skident.optim import Ending, WorkBudget, batched_levenberg_marquardt
 
 from .minima import minima_within_noise, refitted_minima
 from .posterior import PosteriorSamples, network_of_mean, sample_posterior
@@ -74,7 +74,7 @@ def _fit_of_noisy(table, rows, found, limits, rng, widths_given):
     if len(some.U) < len(table.X):
         minima = [refitted_minima(one, table, limits.budget) for one in minima]
     best, prior = minima[0].x[0], minima[0].prior
-    x = _refit(PenalizedNetworkFits(architecture, rows, prior), best)
+    x = _refit(PenalizedNetworkFits(architecture, rows, prior), best, limits.budget)
     without, lack = network_of(x, k, architecture), lack_of_fit(architecture, rows, x, rng)
     noise, samples = float(np.sqrt(prior.noise)), PosteriorSamples()
     if lack >= NO_NOISE:
@@ -101,6 +101,7 @@ def some_of(index, rng):
     return index if len(index) <= _SEARCHED else np.sort(rng.permutation(index)[:_SEARCHED])
 
 
-def _refit(fits, x):
+def _refit(fits, x, budget=None):
     """A few steps more, to rounding or to the minimum."""
-    return batched_levenberg_marquardt(fits, x[None], Ending(max_iter=30, ftol=1e-8, damping=1e-8)).x[0]
+    ending = Ending(max_iter=30, ftol=1e-8, damping=1e-8, budget=WorkBudget() if budget is None else budget)
+    return batched_levenberg_marquardt(fits, x[None], ending).x[0]
