@@ -21,7 +21,7 @@ from skident.datasets import make_relu_network
 
 D, M, ROWS, NOISE = 4, 3, 400, 0.3
 LEVEL, N_SIMULATIONS = 0.05, 39
-N_FITS, N_POWER = 400, 100
+N_FITS, N_POWER = 400, 50
 SIZES = (3, 6, 12, 24, 48, 96)  # errors that a missing unit adds, in noise variances over samples
 N_UNITS, N_NULL = 2000, 399  # of the averaged likelihood ratio: further units, and draws of its law without one
 FIRST_OF_POWER, SEEDS_PER_SIZE = 400, 100
@@ -105,7 +105,7 @@ def tables(result):
         "the same, computed", "s per fit and tests",
     ]  # fmt: skip
     rows = [
-        [r["size"], r["number"], r["rejected"], r["unknown"] if r["size"] else None, r["known"],
+        [r["size"], r["number"], r["rejected"], r.get("unknown") if r["size"] else None, r.get("known"),
          _best_power(r["size"]), r["seconds"]] for r in result["rows"]
     ]  # fmt: skip
     said = f"d = {D}, {M} units, {ROWS} samples, noise {NOISE}; the floor is {M * (D + 1)} in these units."
