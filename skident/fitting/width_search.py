@@ -38,7 +38,7 @@ _WIDENED = (lambda m: m + (m + 1) // 2, lambda m: 2 * m + 1)  # widths of layers
 # of gelu units is reached from about a third of them, and from fewer than one in 48 starts of these widths.
 _WIDE_ROUNDS = ((20, 8), (30, 5))
 _WIDE_STEPS = 15  # of a refit on the way: more do not raise the share of the ends that reach the minimum
-_WIDE_FTOL = 1e-4
+_WIDE_FTOL = 1e-4  # relative gain of a step that ends these fits: they are refitted after pruning
 _SAME_COST = 1e-3  # relative difference of the costs of two fits that ended in the same minimum
 _MAX_ATTEMPTS = 6  # at given widths (budget)
 _FINAL_FIT = {"max_iter": 200, "ftol": 1e-9}  # of the network that is returned

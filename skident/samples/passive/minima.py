@@ -35,7 +35,7 @@ _SAME = 1e-2  # relative distance of parameters below which two ends are one min
 _ROUNDS = ((25, 12), (60, 8))  # steps and survivors of the race
 _WIDE_ROUNDS = ((20, 8), (30, 5))  # the same for wider networks, all of which are then pruned
 _WIDE_STEPS = 15  # of a refit on the way
-_WIDE_FTOL = 1e-4
+_WIDE_FTOL = 1e-4  # relative gain of a step that ends these fits: they are refitted after pruning
 _OUTPUTS_PER_PARAMETER = 2.0  # of wider networks
 _END = Ending(max_iter=200, ftol=1e-9)
 _FIRST = 8  # steps from every minimum (budget)
