@@ -8,7 +8,7 @@ import numpy as np
 
 from .points import bisect, bracket, orthonormal_complement
 
-__all__ = ["Facet", "axes_of", "find_facet"]
+__all__ = ["Facet", "axes_of", "find_facet", "fine_facet", "interior_facet"]
 
 _COARSE_RADII = (1e-3, 1e-5)  # of the points that give the coarse normal
 _RADII = (0.5, 0.2, 0.08, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4)  # of the points that give the normal, largest first
@@ -62,7 +62,7 @@ def _coarse_normal(labels, x, u, r, pair, rng):
     return n / np.linalg.norm(n)
 
 
-def _fine_facet(labels, x, n, r, pair, rng, slack=_SLACK, error=0.0):
+def fine_facet(labels, x, n, r, pair, rng, slack=_SLACK, error=0.0):
     """Facet at x from points at radius r around it, given a coarse normal; None if the boundary bends within r."""
     if not np.all(bracket(labels, x + _tangents(n, _N_FIRST, r, rng), n, slack * r, pair)):
         return None
@@ -98,11 +98,11 @@ def find_facet(labels, x, u, pair, rng, largest=np.inf, inward=None):
         n = _coarse_normal(labels, x, u, r0, pair, rng)
         if n is None:
             continue
-        if inward is not None and (facet := _interior(labels, x, n, largest, pair, inward, rng, _DIRECT_SLACK)):
+        if inward is not None and (facet := interior_facet(labels, x, n, largest, pair, inward, rng, _DIRECT_SLACK)):
             return facet
         for r in (r for r in _RADII if r <= min(_MAX_RATIO * r0, largest)):
             error = 0.0 if inward is None else _MEDIUM_ERROR * r
-            facet = _fine_facet(labels, x, n, r, pair, rng, error=error)
+            facet = fine_facet(labels, x, n, r, pair, rng, error=error)
             if facet is not None:
                 return facet if inward is None else _inside(labels, facet, r, inward, rng)
     return None
@@ -110,18 +110,18 @@ def find_facet(labels, x, u, pair, rng, largest=np.inf, inward=None):
 
 def _inside(labels, facet, r, inward, rng):
     """The facet with its normal measured in the interior, at the largest radius at which it is flat."""
-    found = _interior(labels, facet.point, facet.normal, r, facet.pair, inward, rng, _INWARD_SLACK)
-    return found or _fine_facet(labels, facet.point, facet.normal, r, facet.pair, rng, _INWARD_SLACK)
+    found = interior_facet(labels, facet.point, facet.normal, r, facet.pair, inward, rng, _INWARD_SLACK)
+    return found or fine_facet(labels, facet.point, facet.normal, r, facet.pair, rng, _INWARD_SLACK)
 
 
-def _interior(labels, x, n, r, pair, inward, rng, slack):
-    """The facet of x measured at a distance in direction `inward`, with a radius above r; None if it bends there."""
+def interior_facet(labels, x, n, r, pair, inward, rng, slack, distances=_INWARD):
+    """The facet of x measured at one of `distances` along `inward`, with a radius above r; None if it bends there."""
     d = inward - (inward @ n) * n
     d /= np.linalg.norm(d)
-    for s in _INWARD:
+    for s in distances:
         if (R := _INWARD_RATIO * s) <= r:
             return None
-        found = _fine_facet(labels, x + s * d, n, R, pair, rng, slack)
+        found = fine_facet(labels, x + s * d, n, R, pair, rng, slack)
         if found is not None:
             return found
     return None

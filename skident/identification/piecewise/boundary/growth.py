@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from .beyond import facet_from_plane
 from .facets import find_facet
-from .points import bisect, bracket, sizes
+from .points import bracket, sizes
 from .surfaces import crossing
 from .units import Pencil
 
-__all__ = ["facet_beyond", "just_beyond", "pencil_at", "points_beyond", "scale_of", "waiting_unit"]
+__all__ = ["facet_beyond", "just_beyond", "pencil_at", "scale_of", "waiting_unit"]
 
 _BEYOND = (0.08, 0.02, 4e-3, 5e-4)  # distances beyond a bend at which the next facet is measured
+_MANY_INPUTS = 25  # from which the plane before the bend replaces a coarse normal beyond it (queries)
 _FOLD = 3.0  # radians from the direction of the path, up to which the facet beyond a sharp bend may turn
 _FOLD_TOL = 1e-9  # radians, of that turn: find_facet bisects again
 _OFFSET = 1e-9  # of both labels from the boundary, relative to 1 + |x|
@@ -28,19 +30,14 @@ _STEPS = (0.3, 0.1)  # beyond a known hyperplane, at which the scale of a facet 
 _FLAT_AT = np.array([0.4, 0.97])  # of the way to that hyperplane, where the facet must be flat
 _MAX_TRIED = 40  # known hyperplanes from which the scale is measured (budget)
 _MIN_SIDE = 1e-6  # distance of a boundary point from the new unit's hyperplane, from which its side is certain
-_SHARES = (0.8, 0.4, 0.2, 0.1, 0.05)  # of paths, at which points beyond a new unit are bisected, farthest first
-_INTERVAL = 1e-7  # of these bisections, relative to 1 + |x|
-_MORE_BEYOND = 5  # such points beyond the unknowns (statistics)
-_RATIO_BEYOND = 1.3  # such points per unknown of units with many inputs, which are fitted to these points alone
-_MANY_INPUTS = 150  # from which networks of usual widths are too large for other fits
-_TRIES_BEYOND = 3  # paths per point (budget)
-_BEYOND_TARGETS = (0.5, 6.0)  # standard deviations of the points that these paths head for, log-uniform
 _MIN_LEVER = 1e-4  # distance of a boundary point from the facet's plane, from which it determines or confirms a scale
 
 
 def facet_beyond(labels, plane, pair, x, d, rng):
     """The facet beyond the bend at x (D,) of a facet with `plane`, in direction d; None if there is none."""
     n = plane[:-1] / np.linalg.norm(plane[:-1])
+    if len(x) >= _MANY_INPUTS and (facet := facet_from_plane(labels, n, pair, x, d, rng)) is not None:
+        return facet
     for rho in _BEYOND:
         q = x + rho * d
         size = next((s for s in (0.05 * rho, rho, 4.0 * rho) if bracket(labels, q[None], n, s, pair)[0]), None)
@@ -209,27 +206,3 @@ def _confirmed(labels, facet, x, J, mu):
     if abs(facet.plane @ np.append(x, 1.0)) < _MIN_LEVER:
         return False
     return bool(bracket(labels, x[None], n, _OFFSET * sizes(x[None]), facet.pair)[0])
-
-
-def points_beyond(labels, surface, k, start, rng):
-    """Boundary points (n, D) beyond unit k, farther apart than those of the facet at `start` that it was learned from.
-
-    Errors of a unit's hyperplane are inverse to these distances, and units behind it inherit them.
-    """
-    near, side = [], surface.signs(start)[k]
-    wanted = len(start) + 1 + _MORE_BEYOND if len(start) < _MANY_INPUTS else int(_RATIO_BEYOND * len(start))
-    for target in labels.draw(_TRIES_BEYOND * wanted, rng, _BEYOND_TARGETS):
-        if len(near) >= wanted:
-            break
-        path = surface.path(start, target).before_walls(labels.room)
-        for share in _SHARES if len(path.lengths) else ():
-            Y, i = path.at(np.array([share * path.lengths.sum()]))
-            n, size = path.normals(i)[0], _INTERVAL * sizes(Y)
-            if surface.signs(Y[0])[k] == side and bracket(labels, Y, n, size, surface.pair)[0]:
-                near.append((Y[0], n, size[0]))
-                break
-    if not near:
-        return np.zeros((0, len(start)))
-    Y, N, size = (np.array(column) for column in zip(*near, strict=True))
-    t, _, above = bisect(labels, Y, N, -size, size, surface.pair[1])
-    return (Y + t[:, None] * N)[above == surface.pair[0]]

@@ -6,9 +6,10 @@ import numpy as np
 
 from skident.oracle import NotIdentified
 
+from .beyond import points_beyond
 from .facets import axes_of, find_facet
 from .first_units import find_first_units
-from .growth import facet_beyond, pencil_at, points_beyond, scale_of, waiting_unit
+from .growth import facet_beyond, pencil_at, scale_of, waiting_unit
 from .joint import MAX_UNKNOWNS
 from .points import random_crossings
 from .straight import bends_along
@@ -30,13 +31,15 @@ _SPREAD_PER_UNIT = 2  # further ones
 _NEAR = 1e-6  # distance from a known hyperplane, relative to 1 + |x|, within which a bend is that unit's
 _MAX_TRIES = 4  # paths towards an unexplained boundary point before a facet is measured there
 _MAX_REFINED = 500  # entries of hyperplanes up to which a surface is refined after each unit (processor time)
-_GROWTH = 1.2  # of the number of units, after which it is refined later
+_MIN_BEYOND = 5  # boundary points far beyond a new unit, without which its hyperplane is wrong (statistics)
+_GROWTH = 1.1  # of the number of units, after which it is refined later
 _NEAREST = 5  # points of a surface from which these paths start
 _MIN_SHARE = 1e-3  # coefficient over the largest one, from which it links the scales of two surfaces
 _MIN_TREE = 4  # axis-parallel normals, and none else, after which the model is a tree
 _MAX_PENDING = 20  # bends of which no two lie on a common hyperplane, after which no network explains them
 _DEEP_PENDING = 4  # such bends from which units are examined for a layer before them (budget)
 _DEEP_PLACES = 2  # on each of these units without a bend, after which there is one
+_MAX_TESTED = 20  # units that are examined for that (budget)
 _PENDING_PER_UNIT = 2  # further ones per unit
 _COARSE_LARGEST = 1e-2  # radius of these facets: the regions of forests are small
 _MAX_CURVED = 6  # boundary points without a flat facet, and none with one, after which the boundary is curved
@@ -212,6 +215,17 @@ class Search:
             self.refuse_scattered(pending)
         return "failed"
 
+    def _keep_far(self, surface, X):
+        """Keep boundary points that lie far apart."""
+        self.far.extend(range(len(self.points), len(self.points) + len(X)))
+        self.remember(X, [surface.pair] * len(X))
+
+    def _refine_later(self, surface):
+        """Refine the surface: after each unit, or of large networks after more units."""
+        m = len(self.units.hyperplanes)
+        if self.units.hyperplanes.size < _MAX_REFINED or m > _GROWTH * self._refined:
+            self._refine(surface)
+
     def _learn(self, surface, before, facet):
         """Whether known units give the scale of the facet beyond the bend after `before`, and so the unit there."""
         plane = surface.plane_at(surface.signs(before))
@@ -226,19 +240,21 @@ class Search:
         size = np.linalg.norm(jump[:-1])
         if self.units.knows(jump / size):
             return False
+        before = self.units.state(), surface.state()
         k = self.units.append(jump / size)
         sign = np.sign(self.units.hyperplanes[k] @ np.append(facet.point, 1.0))
         surface.learn(k, sign * size / 2, -sign)
-        surface.points.append(facet.point)
-        self.said()
         if self.units.hyperplanes.size >= _MAX_REFINED:
             X = points_beyond(self.labels, surface, k, facet.point, self.rng)
-            surface.relearn(k, X)
-            self.far.extend(range(len(self.points), len(self.points) + len(X)))
-            self.remember(X, [surface.pair] * len(X))
-        m = len(self.units.hyperplanes)
-        if self.units.hyperplanes.size < _MAX_REFINED or m > _GROWTH * self._refined:
-            self._refine(surface)
+            if len(X) < _MIN_BEYOND:
+                self.units.reset(before[0])
+                surface.reset(before[1])
+                return False
+            surface.relearn(k, np.vstack([X, facet.support]))
+            self._keep_far(surface, X)
+        surface.points.append(facet.point)
+        self.said()
+        self._refine_later(surface)
         return True
 
     def _learn_waiting(self):
@@ -307,7 +323,7 @@ class Search:
         H = self.units.hyperplanes
         if len(H) < 2 or not self.one_layer:
             return
-        for k in range(self._tested, len(H)):
+        for k in range(self._tested, min(len(H), _MAX_TESTED)):
             hits, total = bends_along(self.labels, H[k], self.rng, _DEEP_PLACES, rough=True)
             if total == _DEEP_PLACES and hits == 0:
                 raise NotIdentified(

@@ -32,6 +32,7 @@ _CERTAIN = 1e-11  # the same distance from which a refinement could move units f
 _ASIDE = 1e-3  # distance from a point, in standard deviations, at which such a bend shows
 _DAMPING = 1e-6  # of combinations that few points determine: rounding would move them (rounding)
 _OVERDETERMINED = 1.1  # points per unknown of a large refinement, whose points must lie far apart (statistics)
+_ROUNDING = 2.5e-16  # standard deviation of bisected points, relative to 1 + |x|
 _MIN_EFFECT = 1e-12  # coefficient of a unit below which rounding explains it
 
 
@@ -180,12 +181,20 @@ class Surface:
         """Multiply the difference of logits by a positive factor."""
         self.plane, self._coef = self.plane * factor, self._coef * factor
 
+    def state(self):
+        """Plane and coefficients, to return to."""
+        return self.plane.copy(), self.coef.copy()
+
+    def reset(self, state):
+        """Return to an earlier state."""
+        self.plane, self._coef = state
+
     def path(self, x, target):
         """Path from x (D,) towards `target`, across hyperplanes with known coefficients."""
         H, pieces, last, barrier = self.units.hyperplanes, [], None, None
         signs = self.signs(x)
+        plane = self.plane_at(signs)
         for _ in range(_MAX_PIECES):
-            plane = self.plane_at(signs)
             n = plane[:-1] / np.linalg.norm(plane[:-1])
             d = target - x
             d = d - (d @ n) * n
@@ -201,6 +210,7 @@ class Surface:
             if np.isnan(self.coef[k]):
                 barrier = k
                 break
+            plane = plane - 2 * self.coef[k] * signs[k] * H[k]
             signs[k] = -signs[k]
         columns = [np.array(c) for c in zip(*pieces, strict=True)] if pieces else [np.zeros(0)] * 4
         return Path(*columns, barrier)
@@ -236,7 +246,9 @@ def _fitted(A, b):
         off = np.abs(A @ u - b)
         if off.max() < _MAX_RESIDUAL or len(A) <= A.shape[1] + 1:
             break
-        A, b = np.delete(A, np.argmax(off), axis=0), np.delete(b, np.argmax(off))
+        free = 1.0 - np.sum(np.linalg.qr(A)[0] ** 2, axis=1)  # an outlier moves the fit towards itself
+        k = np.argmax(off**2 / np.maximum(free, _ROUNDING))
+        A, b = np.delete(A, k, axis=0), np.delete(b, k)
     return u, off.max()
 
 
@@ -249,12 +261,12 @@ def _fits(logits, X, tol):
     return values < tol * sizes(X) * np.linalg.norm(slopes[:, :-1], axis=1)
 
 
-def crossing(labels, x, n, step, pair):
-    """The boundary point on the line x + t n near t = 0, bisected to rounding; None if there is none."""
+def crossing(labels, x, n, step, pair, tol=None):
+    """The boundary point on the line x + t n near t = 0, bisected to `tol` or rounding; None if there is none."""
     for factor in _BRACKETS:
         if bracket(labels, x[None], n, factor * step, pair)[0]:
             size = factor * step
-            t, _, above = bisect(labels, x[None], n, -size, size, pair[1])
+            t, _, above = bisect(labels, x[None], n, -size, size, pair[1], tol)
             return x + t[0] * n if above[0] == pair[0] else None
     return None
 

@@ -1,0 +1,121 @@
+"""Beyond a new bend: the facet there, from the plane before the bend, and boundary points far away."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .facets import fine_facet, interior_facet
+from .points import bisect, bracket, sizes
+from .surfaces import crossing
+
+__all__ = ["facet_from_plane", "points_beyond"]
+
+_BEYOND = (0.05, 0.0125, 3e-3, 7e-4)  # distances beyond a bend up to which the boundary must be flat along the path
+_ALONG_ERROR = 1e-6  # of the boundary point at that distance, over the distance
+_FLAT_TOL = 2e-4  # deviation of the boundary half the way from a straight line, over that distance
+_MIN_BEND = 5e-6  # deviation from the plane before the bend, over that distance, below which the plane is inaccurate
+_CENTER = 0.6  # of that distance, at which the facet's center lies
+_RADII = ((0.06, 0.3), (0.012, 0.3), (0.012, 1.0))  # of its points, over that distance, and brackets over the radius
+_ERROR = 3e-5  # of its points, over the radius
+_INWARD = (0.25, 0.12, 0.06, 0.03, 0.015, 7e-3)  # distances from the bend at which the normal is measured, largest first
+_SLACK = 2e-3  # of predicted points of the interior, over their distance from the bend
+_SHARES = (0.8, 0.4, 0.2, 0.1, 0.05, 0.02)  # of paths, at which points beyond a new unit are bisected, farthest first
+_AHEAD = 0.1  # of the way to such a point, by which the boundary must follow the path beyond it
+_AHEAD_INTERVALS = 300.0  # intervals, at least, of that way: behind weaker bends a point is an outlier of the fit
+_INTERVAL = 1e-7  # of these bisections, relative to 1 + |x|
+_MORE_BEYOND = 5  # such points beyond the unknowns (statistics)
+_RATIO_BEYOND = 1.3  # such points per unknown of units with many inputs, which are fitted to these points alone
+_MANY_INPUTS = 150  # from which networks of usual widths are too large for other fits
+_TRIES_BEYOND = 6  # paths per point (budget)
+_BEYOND_TARGETS = (0.5, 6.0)  # standard deviations of the points that these paths head for, log-uniform
+
+
+def facet_from_plane(labels, n, pair, x, d, rng):
+    """The facet beyond the bend at x (D,) of a facet with unit normal n, in direction d; None if there is none.
+
+    The plane before the bend and one point beyond replace a coarse normal. A rough normal from a small radius gives
+    the direction away from the bend, in which the normal is measured at the largest radius.
+    """
+    for rho in _BEYOND:
+        slope = _slope(labels, x, d, n, rho, pair)
+        if slope is None:
+            continue
+        if abs(slope) < _MIN_BEND:
+            return None
+        q, u = x + _CENTER * rho * (d + slope * n), (n - slope * d) / np.sqrt(1 + slope**2)
+        for share, slack in _RADII:
+            r = share * rho
+            rough = fine_facet(labels, q, u, r, pair, rng, slack, _ERROR * r)
+            if rough is None:
+                continue
+            away = _away(rough.normal, n, d)
+            ridge = q - _to_ridge(rough, n, x, away) * away
+            facet = interior_facet(labels, ridge, rough.normal, r, pair, away, rng, _SLACK, _INWARD)
+            return facet or fine_facet(labels, q, rough.normal, r, pair, rng, _SLACK)
+    return None
+
+
+def _away(normal, n, d):
+    """Unit vector within a facet, orthogonal to its ridge with the plane of unit normal n, on the side of d."""
+    e = n - (n @ normal) * normal
+    return e / np.linalg.norm(e) * np.sign(e @ d)
+
+
+def _to_ridge(facet, n, x, away):
+    """Distance of the facet's point from the ridge with the plane n through x, along `away`."""
+    return n @ (facet.point - x) / (n @ away)
+
+
+def _slope(labels, x, d, n, rho, pair):
+    """Slope of the boundary along d beyond the bend at x, if it is straight up to the distance rho; else None."""
+    y = crossing(labels, x + rho * d, n, 0.1 * rho, pair, _ALONG_ERROR * rho)
+    if y is None:
+        return None
+    slope = (y - x - rho * d) @ n / rho
+    middle = (x + rho / 2 * (d + slope * n))[None]
+    return slope if bracket(labels, middle, n, _FLAT_TOL * rho, pair)[0] else None
+
+
+def points_beyond(labels, surface, k, start, rng):
+    """Boundary points (n, D) beyond unit k, farther apart than those of the facet at `start` that it was learned from.
+
+    Errors of a unit's hyperplane are inverse to these distances, and units behind it inherit them.
+    """
+    Y, N, size = (np.zeros((0, len(start))), np.zeros((0, len(start))), np.zeros(0))
+    side = surface.signs(start)[k]
+    wanted = len(start) + 1 + _MORE_BEYOND if len(start) < _MANY_INPUTS else int(_RATIO_BEYOND * len(start))
+    for _ in range(_TRIES_BEYOND):
+        if len(Y) >= wanted:
+            break
+        targets = labels.draw(wanted - len(Y), rng, _BEYOND_TARGETS)
+        found = _bracketed(labels, surface, k, side, start, targets)
+        if not len(found[0]):
+            break
+        Y, N, size = (np.concatenate(both) for both in zip((Y, N, size), found, strict=True))
+    t, _, above = bisect(labels, Y, N, -size, size, surface.pair[1])
+    return (Y + t[:, None] * N)[above == surface.pair[0]]
+
+
+def _bracketed(labels, surface, k, side, start, targets):
+    """Points (n, D) on paths to the targets beyond unit k, normals there, and half widths of intervals around.
+
+    Right behind an unknown bend the boundary is still within the interval; a little farther it is not.
+    """
+    paths = [surface.path(start, target).before_walls(labels.room) for target in targets]
+    paths, w = [path for path in paths if len(path.lengths)], surface.units.hyperplanes[k]
+    kept = [(np.zeros((0, len(start))), np.zeros((0, len(start))), np.zeros(0))]
+    for share in _SHARES:
+        good = np.arange(len(paths))
+        arcs = share * np.array([path.lengths.sum() for path in paths])
+        ahead = np.maximum(_AHEAD * arcs, _AHEAD_INTERVALS * _INTERVAL * (1.0 + np.linalg.norm(start)))
+        for s in (arcs + ahead, arcs):
+            places = [paths[i].at(s[i : i + 1]) for i in good]
+            Y = np.array([y[0] for y, _ in places]).reshape(-1, len(start))
+            N = np.array([paths[i].normals(j)[0] for i, (_, j) in zip(good, places, strict=True)]).reshape(Y.shape)
+            beyond = np.sign(Y @ w[:-1] + w[-1]) == side
+            good, Y, N = good[beyond], Y[beyond], N[beyond]
+            inside = bracket(labels, Y, N, _INTERVAL * sizes(Y), surface.pair)
+            good, Y, N = good[inside], Y[inside], N[inside]
+        kept.append((Y, N, _INTERVAL * sizes(Y)))
+        paths = [path for i, path in enumerate(paths) if i not in set(good)]
+    return [np.concatenate(column) for column in zip(*kept, strict=True)]
