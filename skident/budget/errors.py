@@ -6,7 +6,15 @@ __all__ = ["MemoryLimitError", "OutOfBudgetError"]
 
 
 class OutOfBudgetError(Exception):
-    """Time, queries or memory are used up. Not a ValueError: no stage may take it for a failure of its own."""
+    """Time, queries or memory are used up. Not a ValueError: no stage may take it for a failure of its own.
+
+    Attributes
+    ----------
+    progress : str
+        What was recovered before.
+    """
+
+    progress = "before any unit was recovered"
 
 
 class MemoryLimitError(OutOfBudgetError):

@@ -42,7 +42,7 @@ def budget_named():
     except MemoryLimitError as error:
         raise ValueError(f"{error}; no unit was recovered before.") from error
     except OutOfBudgetError as error:
-        raise ValueError(f"{error} before any unit was recovered: raise max_seconds or max_queries.") from error
+        raise ValueError(f"{error} {error.progress}: raise max_seconds or max_queries.") from error
 
 
 def probability_hint(oracle, outputs):

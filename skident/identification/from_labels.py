@@ -7,7 +7,7 @@ import numpy as np
 from skident.base.progress import StageLog
 from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 from skident.network import FeedforwardNetwork, leaky_relu
-from skident.oracle import NotIdentified, probabilities_from_logits
+from skident.oracle import NotIdentified, OutOfBudgetError, probabilities_from_logits
 
 from .piecewise.boundary.checks import contradicting_labels
 from .piecewise.boundary.deep_logits import DeepLogits
@@ -32,7 +32,7 @@ def network_from_labels(model, X, center, scale, budget, rng, input_range=None, 
     log = StageLog(verbose, "NetworkIdentifier")
     with log.stage(_STAGE, labels) as entry:
         labels.probe((X - center) / scale, rng)
-        found = identify_logits(labels, rng, log.say)
+        found = _identified(labels, rng, log)
         entry["residual"] = found.residual
     if (n := found.logits.coef.shape[1]) < len(labels.classes):
         raise NotIdentified(
@@ -49,6 +49,16 @@ def network_from_labels(model, X, center, scale, budget, rng, input_range=None, 
     contradicting = contradicting_labels(labels, found.logits)
     undetermined = _in_raw_inputs(found, center, scale)[:, :, order]
     return network, classes[order], _report(found, undetermined, labels, log, signs_known, contradicting)
+
+
+def _identified(labels, rng, log):
+    """The logits; if the budget ends, its error says how many units were recovered before."""
+    try:
+        return identify_logits(labels, rng, log.say)
+    except OutOfBudgetError as error:
+        if labels.n_units:
+            error.progress = f"after {labels.n_units} units and {labels.n_queries} queries, before the fit was complete"
+        raise
 
 
 def _signs(A, T, H):

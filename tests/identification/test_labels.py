@@ -1,5 +1,6 @@
 """Identification from labels alone: one and two hidden ReLU layers, linear classifiers, models that are refused."""
 
+import time
 import warnings
 from itertools import pairwise
 
@@ -18,6 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skident import NetworkIdentifier
 from skident.datasets import make_network
+from skident.identification.piecewise.boundary import one_layer
 from skident.identification.piecewise.boundary.facets import Facet
 from skident.identification.piecewise.boundary.large import jumps_fitted
 from skident.identification.piecewise.boundary.surfaces import Surface
@@ -106,6 +108,40 @@ def test_the_slope_of_leaky_relu_units(slope):
     assert found.layer_widths_ == (4, 1)
     assert found.network_.activations[0].negative_slope == pytest.approx(slope, abs=1e-9)
     np.testing.assert_array_equal(found.predict(3 * X), model(3 * X))
+
+
+def test_a_ghost_beside_a_unit_is_left_out(monkeypatch):
+    """A unit that is recovered twice, 2e-6 apart, would be exact with one unit too many."""
+    (W, b), X, logit = _planted(1)
+    final, ghosts = one_layer._final, []
+
+    def with_ghost(search, logits, many):
+        H, m = logits.hyperplanes, len(logits.hyperplanes)
+        ghost = H[0] + 2e-6 * np.random.default_rng(0).standard_normal(H.shape[1])
+        ghost /= np.linalg.norm(ghost[:-1])
+        ghosts.append(search.units.append(ghost))
+        coef = np.insert(logits.coef, m, 2e-5 * logits.coef[0], axis=0)
+        return final(search, one_layer.Logits(np.vstack([H, ghost]), coef), many)
+
+    monkeypatch.setattr(one_layer, "_final", with_ghost)
+    found = _identify(lambda X: (logit(X) > 0).astype(int), X)
+    assert ghosts
+    assert found.report_.exact
+    assert found.layer_widths_ == (3, 1)
+
+
+def test_time_that_ends_within_a_search_names_the_units_recovered():
+    (W, b), X, logit = _planted(1, D=40, m=12)
+    calls = []
+
+    def model(X):
+        calls.append(len(X))
+        if sum(calls) > 15_000:
+            time.sleep(0.3)
+        return (logit(X) > 0).astype(int)
+
+    with pytest.raises(ValueError, match=r"max_seconds=\S+ .* after \d+ units and \d+ queries"):
+        _identify(model, X, max_seconds=6)
 
 
 def test_a_class_that_only_ties_is_no_class():

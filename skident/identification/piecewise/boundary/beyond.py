@@ -18,12 +18,13 @@ _CENTER = 0.6  # of that distance, at which the facet's center lies
 _RADII = ((0.06, 0.3), (0.012, 0.3), (0.012, 1.0))  # of its points, over that distance, and brackets over the radius
 _ERROR = 3e-5  # of its points, over the radius
 _INWARD = (0.25, 0.12, 0.06, 0.03, 0.015, 7e-3)  # distances from the bend at which the normal is measured, largest first
-_SLACK = 2e-3  # of predicted points of the interior, over their distance from the bend
-_SHARES = (0.8, 0.4, 0.2, 0.1, 0.05, 0.02)  # of paths, at which points beyond a new unit are bisected, farthest first
+_SLACK = 3e-4  # of predicted points of the interior, over their distance from the bend
+_FALLBACK = 2e-3  # the same over the radius around its own point
+_SHARES = (0.6, 0.2, 0.07, 0.02)  # of paths, at which points beyond a new unit are bisected, farthest first
 _AHEAD = 0.1  # of the way to such a point, by which the boundary must follow the path beyond it
 _AHEAD_INTERVALS = 300.0  # intervals, at least, of that way: behind weaker bends a point is an outlier of the fit
 _INTERVAL = 1e-7  # of these bisections, relative to 1 + |x|
-_MORE_BEYOND = 5  # such points beyond the unknowns (statistics)
+_MORE_BEYOND = 1  # such points beyond the unknowns; those of the facet determine them as well
 _RATIO_BEYOND = 1.3  # such points per unknown of units with many inputs, which are fitted to these points alone
 _MANY_INPUTS = 150  # from which networks of usual widths are too large for other fits
 _TRIES_BEYOND = 6  # paths per point (budget)
@@ -51,7 +52,7 @@ def facet_from_plane(labels, n, pair, x, d, rng):
             away = _away(rough.normal, n, d)
             ridge = q - _to_ridge(rough, n, x, away) * away
             facet = interior_facet(labels, ridge, rough.normal, r, pair, away, rng, _SLACK, _INWARD)
-            return facet or fine_facet(labels, q, rough.normal, r, pair, rng, _SLACK)
+            return facet or fine_facet(labels, q, rough.normal, r, pair, rng, _FALLBACK)
     return None
 
 

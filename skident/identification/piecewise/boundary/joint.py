@@ -8,6 +8,8 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import linprog
 
+from skident.budget import check_deadline
+
 from .large import jumps_fitted
 from .points import sizes
 
@@ -23,6 +25,10 @@ _MOST = 0.9  # of new boundary points, whose standard errors are bounded (statis
 _LARGE_ROUNDS = 4  # fits of large networks: the activation patterns near bends are better known after each (budget)
 _FITTED = 1e-13  # largest residual after which no further one follows (rounding)
 _FALLING = 0.3  # factor by which the largest residual must fall from one to the next (budget)
+_CONVERGED = 1e-12  # largest residual from which a step that hardly lowers it is the last one (rounding)
+_FALLING_STEP = 0.5  # factor by which a step must lower it
+_UNDAMPED = 100.0  # dampings below the smallest singular value, where damping has no effect
+_ITERATIONS = 4  # of the inverse iteration for that value
 _OUTLIER = 100.0  # median residuals beyond which a point leaves the fit
 
 
@@ -110,11 +116,13 @@ def refined(logits, X, pairs, steps=4, damping=1e-10):
     if H.size + coef[:, 1:].size > MAX_UNKNOWNS:
         return _refined_large(logits, X, pairs)
     for step in range(steps + 1):
+        check_deadline()
         r, J, keep = _linearized(H, coef, X, pairs)
         worst = np.abs(r[keep]).max(initial=0.0)
+        converged = worst < _CONVERGED and worst > _FALLING_STEP * best[0]
         if worst < best[0]:
             best = worst, Logits(H.copy(), coef.copy())
-        if step == steps or worst < 2e-15:
+        if step == steps or worst < 2e-15 or converged:
             break
         system, target = np.vstack([J[keep], _gauge(H, coef)]), np.append(-r[keep], np.zeros(1 + m))
         change = damped_solution(system, target, damping)
@@ -185,8 +193,22 @@ def damped_solution(A, b, damping):
     """Damped least squares: about the shortest solution if equations are missing."""
     n = A.shape[1]
     damping = damping * np.sqrt(np.mean(A**2))
-    R = np.linalg.qr(np.vstack([np.column_stack([A, b]), damping * np.eye(n, n + 1)]), mode="r")
+    R = np.linalg.qr(np.column_stack([A, b]), mode="r")
+    if len(A) < n or _smallest_singular_value(R[:n, :n]) < _UNDAMPED * damping:
+        R = np.linalg.qr(np.vstack([R, damping * np.eye(n, n + 1)]), mode="r")
     return solve_triangular(R[:n, :n], R[:n, n])
+
+
+def _smallest_singular_value(R):
+    """About the smallest singular value of a triangular matrix, by inverse iteration; 0 if it is singular."""
+    if np.abs(np.diag(R)).min() < _SINGULAR * np.abs(np.diag(R)).max():
+        return 0.0
+    v = np.ones(len(R)) / np.sqrt(len(R))
+    for _ in range(_ITERATIONS):
+        v = solve_triangular(R, solve_triangular(R, v, trans=1))
+        size = np.linalg.norm(v)
+        v /= size
+    return 1.0 / np.sqrt(size)
 
 
 def _linearized(H, coef, X, pairs):

@@ -27,7 +27,7 @@ class Labels:
         self._query = model.predict if hasattr(model, "predict") else model
         self.center, self.scale, self.budget = center, scale, budget
         self.input_range = None if input_range is None else [np.broadcast_to(b, center.shape) for b in input_range]
-        self.classes, self._index, self.rounds = [], {}, 0
+        self.classes, self._index, self.rounds, self.n_units = [], {}, 0, 0
         self._recorded, self._record_bytes = [], 0
 
     @property
@@ -39,6 +39,10 @@ class Labels:
     def n_queries(self):
         """Queries so far."""
         return self.budget.n_queries
+
+    def note(self, n_units):
+        """Note how many units a search has recovered, for the message if the budget ends."""
+        self.n_units = n_units
 
     def inside(self, U):
         """Whether standardized inputs (n, D) are within the input range."""

@@ -6,6 +6,8 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.sparse.linalg import LinearOperator, lsqr
 
+from skident.budget import check_deadline
+
 from .points import sizes
 
 __all__ = ["jumps_fitted"]
@@ -39,6 +41,7 @@ def jumps_fitted(H, column, X):
         return _solved(S, _solved(C, V.T, adjoint).T, adjoint)
 
     def forward(v):
+        check_deadline()
         return np.sum(B * (one @ half(v, False).T), axis=1)
 
     def backward(e):

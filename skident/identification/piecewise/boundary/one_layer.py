@@ -234,7 +234,7 @@ def _spread(search, logits, n):
 
 def _final(search, logits, many):
     """The logits fitted to all boundary points with their validation, and wrong boundary points."""
-    labels = search.labels
+    labels, logits = search.labels, search.without_twins(logits)
     far = _overdetermined(search, logits)
     solved = _solve(search, logits, far)
     if solved is None:

@@ -31,6 +31,10 @@ class Projected:
         """Queries so far, of all coordinates."""
         return self.outer.n_queries
 
+    def note(self, n_units):
+        """Note how many units a search has recovered."""
+        self.outer.note(n_units)
+
     def __call__(self, Y):
         """Indices of the labels (n,) of Y (n, r); -1 outside the input range."""
         return self.outer(Y @ self.basis)

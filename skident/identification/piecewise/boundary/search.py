@@ -39,7 +39,7 @@ _MIN_TREE = 4  # axis-parallel normals, and none else, after which the model is 
 _MAX_PENDING = 20  # bends of which no two lie on a common hyperplane, after which no network explains them
 _DEEP_PENDING = 4  # such bends from which units are examined for a layer before them (budget)
 _DEEP_PLACES = 2  # on each of these units without a bend, after which there is one
-_MAX_TESTED = 20  # units that are examined for that (budget)
+_MAX_TESTED = 12  # units that are examined for that (budget)
 _PENDING_PER_UNIT = 2  # further ones per unit
 _COARSE_LARGEST = 1e-2  # radius of these facets: the regions of forests are small
 _MAX_CURVED = 6  # boundary points without a flat facet, and none with one, after which the boundary is curved
@@ -282,6 +282,20 @@ class Search:
         surface.refine(X[[self._flat.get(i, True) for i in own]])
         self._refined = len(self.units.hyperplanes)
 
+    def without_twins(self, logits):
+        """The logits without hyperplanes next to another one, which are left out of the search, too.
+
+        An inaccurate unit that is recovered again would take a part of the other one's coefficient.
+        """
+        H, coef = logits.hyperplanes, logits.coef.copy()
+        for j, k in self.units.twins():
+            for surface in self.surfaces:
+                surface.drop(j, k)
+            self.units.hyperplanes = np.delete(self.units.hyperplanes, k, axis=0)
+            coef[j] += coef[k]
+            H, coef = np.delete(H, k, axis=0), np.delete(coef, k, axis=0)
+        return type(logits)(H, coef)
+
     def add(self, pencil):
         """Add a pencil; whether it gives a new unit."""
         new = self.units.add(pencil)
@@ -290,7 +304,8 @@ class Search:
         return new
 
     def said(self):
-        """Report the number of units."""
+        """Note and report the number of units."""
+        self.labels.note(len(self.units.hyperplanes))
         self.say(f"{len(self.units.hyperplanes)} units, {self.labels.n_queries} queries")
 
     def _link(self, surface):

@@ -181,6 +181,15 @@ class Surface:
         """Multiply the difference of logits by a positive factor."""
         self.plane, self._coef = self.plane * factor, self._coef * factor
 
+    def drop(self, j, k):
+        """Leave out unit k, a twin of unit j, which takes its coefficient."""
+        coef = self.coef
+        if np.isnan(coef[j]) and not np.isnan(coef[k]):
+            self.plane = self.plane + coef[k] * self.signs(self.points[0])[k] * self.units.hyperplanes[k]
+        elif not np.isnan(coef[k]):
+            coef[j] += coef[k]
+        self._coef = np.delete(coef, k)
+
     def state(self):
         """Plane and coefficients, to return to."""
         return self.plane.copy(), self.coef.copy()
