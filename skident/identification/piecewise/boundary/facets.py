@@ -25,6 +25,8 @@ _INWARD = (0.25, 0.1, 0.04)  # distances into the facet's interior, largest firs
 _INWARD_RATIO = 0.8  # radius there, over the distance: the bend must stay outside
 _INWARD_SLACK = 2e-3  # of predicted points there, over the distance
 _DIRECT_SLACK = 0.01  # the same with the coarse normal, whose error along each axis is a fifth of that
+_INTERIOR = (_INWARD_SLACK, _INWARD)  # for `interior_facet` with a normal of medium accuracy
+_DIRECT = (_DIRECT_SLACK, _INWARD)  # for `interior_facet` with a coarse normal
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ def find_facet(labels, x, u, pair, rng, largest=np.inf, inward=None):
         n = _coarse_normal(labels, x, u, r0, pair, rng)
         if n is None:
             continue
-        if inward is not None and (facet := interior_facet(labels, x, n, largest, pair, inward, rng, _DIRECT_SLACK)):
+        if inward is not None and (facet := interior_facet(labels, x, n, largest, pair, inward, rng, _DIRECT)):
             return facet
         for r in (r for r in _RADII if r <= min(_MAX_RATIO * r0, largest)):
             error = 0.0 if inward is None else _MEDIUM_ERROR * r
@@ -110,14 +112,15 @@ def find_facet(labels, x, u, pair, rng, largest=np.inf, inward=None):
 
 def _inside(labels, facet, r, inward, rng):
     """The facet with its normal measured in the interior, at the largest radius at which it is flat."""
-    found = interior_facet(labels, facet.point, facet.normal, r, facet.pair, inward, rng, _INWARD_SLACK)
+    found = interior_facet(labels, facet.point, facet.normal, r, facet.pair, inward, rng, _INTERIOR)
     return found or fine_facet(labels, facet.point, facet.normal, r, facet.pair, rng, _INWARD_SLACK)
 
 
-def interior_facet(labels, x, n, r, pair, inward, rng, slack, distances=_INWARD):
-    """The facet of x measured at one of `distances` along `inward`, with a radius above r; None if it bends there."""
+def interior_facet(labels, x, n, r, pair, inward, rng, ladder):
+    """The facet of x measured at a distance along `inward`, with a radius above r; None if it bends there."""
     d = inward - (inward @ n) * n
     d /= np.linalg.norm(d)
+    slack, distances = ladder
     for s in distances:
         if (R := _INWARD_RATIO * s) <= r:
             return None
