@@ -13,7 +13,7 @@ from .points import sizes
 __all__ = ["jumps_fitted"]
 
 _MAX_STEPS = 600  # of the iteration (budget)
-_TOL = 1e-6  # gradient of the residual, relative, at which the iteration ends; further fits follow
+_TOL = 1e-8  # gradient of the residual, relative, at which the iteration ends; further fits follow
 _RIDGE = 1e-10  # of the preconditioner's factors, relative to their mean diagonal
 _NEAR_BEND = 1e-5  # distance from a hyperplane within which the side of a point is uncertain
 _WRONG = 1e-4  # distance from the predicted boundary, over 1 + |x|, of a point of another unit
