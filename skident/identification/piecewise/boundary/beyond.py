@@ -8,7 +8,7 @@ from .facets import fine_facet, interior_facet
 from .points import bisect, bracket, sizes
 from .surfaces import crossing
 
-__all__ = ["facet_from_plane", "points_beyond"]
+__all__ = ["facet_from_plane", "is_predicted", "points_beyond"]
 
 _BEYOND = (0.05, 0.0125, 3e-3, 7e-4)  # distances beyond a bend up to which the boundary must be flat along the path
 _ALONG_ERROR = 1e-6  # of the boundary point at that distance, over the distance
@@ -35,6 +35,8 @@ _MORE_BEYOND = 1  # such points beyond the unknowns; those of the facet determin
 _RATIO_BEYOND = 1.3  # such points per unknown of units with many inputs, which are fitted to these points alone
 _MANY_INPUTS = 150  # from which networks of usual widths are too large for other fits
 _TRIES_BEYOND = 6  # paths per point (budget)
+_N_PREDICTED = 12  # paths beyond a new unit of a small network (budget)
+_MIN_PREDICTED = 3  # of them that the boundary must follow: behind a wrong unit it follows one at most (statistics)
 _BEYOND_TARGETS = (0.5, 6.0)  # standard deviations of the points that these paths head for, log-uniform
 
 
@@ -102,6 +104,12 @@ def points_beyond(labels, surface, k, start, rng):
         Y, N, size = (np.concatenate(both) for both in zip((Y, N, size), found, strict=True))
     t, _, above = bisect(labels, Y, N, -size, size, surface.pair[1])
     return (Y + t[:, None] * N)[above == surface.pair[0]]
+
+
+def is_predicted(labels, surface, k, start, rng):
+    """Whether the boundary follows the surface beyond unit k, at some points far from the facet at `start`."""
+    targets = labels.draw(_N_PREDICTED, rng, _BEYOND_TARGETS)
+    return len(_bracketed(labels, surface, k, surface.signs(start)[k], start, targets)[0]) >= _MIN_PREDICTED
 
 
 def _bracketed(labels, surface, k, side, start, targets):

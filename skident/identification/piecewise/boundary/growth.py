@@ -10,10 +10,10 @@ from .points import bracket, sizes
 from .surfaces import crossing
 from .units import Pencil
 
-__all__ = ["facet_beyond", "just_beyond", "pencil_at", "scale_of", "waiting_unit"]
+__all__ = ["MANY_INPUTS", "facet_beyond", "just_beyond", "pencil_at", "scale_of", "waiting_unit"]
 
 _BEYOND = (0.08, 0.02, 4e-3, 5e-4)  # distances beyond a bend at which the next facet is measured
-_MANY_INPUTS = 25  # from which the plane before the bend replaces a coarse normal beyond it (queries)
+MANY_INPUTS = 25  # from which the plane before the bend replaces a coarse normal beyond it (queries)
 _FOLD = 3.0  # radians from the direction of the path, up to which the facet beyond a sharp bend may turn
 _FOLD_TOL = 1e-9  # radians, of that turn: find_facet bisects again
 _OFFSET = 1e-9  # of both labels from the boundary, relative to 1 + |x|
@@ -36,7 +36,7 @@ _MIN_LEVER = 1e-4  # distance of a boundary point from the facet's plane, from w
 def facet_beyond(labels, plane, pair, x, d, rng):
     """The facet beyond the bend at x (D,) of a facet with `plane`, in direction d; None if there is none."""
     n = plane[:-1] / np.linalg.norm(plane[:-1])
-    if len(x) >= _MANY_INPUTS and (facet := facet_from_plane(labels, n, pair, x, d, rng)) is not None:
+    if len(x) >= MANY_INPUTS and (facet := facet_from_plane(labels, n, pair, x, d, rng)) is not None:
         return facet
     for rho in _BEYOND:
         q = x + rho * d

@@ -6,10 +6,10 @@ import numpy as np
 
 from skident.oracle import NotIdentified
 
-from .beyond import points_beyond
+from .beyond import is_predicted, points_beyond
 from .facets import axes_of, find_facet
 from .first_units import find_first_units
-from .growth import facet_beyond, pencil_at, scale_of, waiting_unit
+from .growth import MANY_INPUTS, facet_beyond, pencil_at, scale_of, waiting_unit
 from .joint import MAX_UNKNOWNS
 from .points import random_crossings
 from .straight import bends_along
@@ -244,17 +244,25 @@ class Search:
         k = self.units.append(jump / size)
         sign = np.sign(self.units.hyperplanes[k] @ np.append(facet.point, 1.0))
         surface.learn(k, sign * size / 2, -sign)
-        if self.units.hyperplanes.size >= _MAX_REFINED:
-            X = points_beyond(self.labels, surface, k, facet.point, self.rng)
-            if len(X) < _MIN_BEYOND:
-                self.units.reset(before[0])
-                surface.reset(before[1])
-                return False
-            surface.relearn(k, np.vstack([X, facet.support]))
-            self._keep_far(surface, X)
+        if not self._agrees_beyond(surface, k, facet):
+            self.units.reset(before[0])
+            surface.reset(before[1])
+            return False
         surface.points.append(facet.point)
         self.said()
         self._refine_later(surface)
+        return True
+
+    def _agrees_beyond(self, surface, k, facet):
+        """Whether the boundary is as predicted far beyond the new unit k, whose hyperplane points there determine."""
+        at = self.labels, surface, k, facet.point, self.rng
+        if self.units.hyperplanes.size < _MAX_REFINED:
+            return self.labels.n_features < MANY_INPUTS or is_predicted(*at)
+        X = points_beyond(*at)
+        if len(X) < _MIN_BEYOND:
+            return False
+        surface.relearn(k, np.vstack([X, facet.support]))
+        self._keep_far(surface, X)
         return True
 
     def _learn_waiting(self):
