@@ -17,14 +17,7 @@ _MIN_BEND = 5e-6  # deviation from the plane before the bend, over that distance
 _CENTER = 0.6  # of that distance, at which the facet's center lies
 _RADII = ((0.06, 0.3), (0.012, 0.3), (0.012, 1.0))  # of its points, over that distance, and brackets over the radius
 _ERROR = 3e-5  # of its points, over the radius
-_INWARD = (
-    0.25,
-    0.12,
-    0.06,
-    0.03,
-    0.015,
-    7e-3,
-)  # distances from the bend at which normals are measured, largest first
+_INWARD = (0.25, 0.12, 0.06, 0.03, 0.015, 7e-3)  # distances from the bend at which normals are measured
 _SLACK = 3e-4  # of predicted points of the interior, over their distance from the bend
 _FALLBACK = 2e-3  # the same over the radius around its own point
 _SHARES = (0.6, 0.2, 0.07, 0.02)  # of paths, at which points beyond a new unit are bisected, farthest first
