@@ -8,8 +8,9 @@ from .facets import fine_facet, interior_facet
 from .points import bisect, bracket, sizes
 from .surfaces import crossing
 
-__all__ = ["facet_from_plane", "is_predicted", "points_beyond"]
+__all__ = ["MANY_INPUTS", "confirmed_beyond", "facet_from_plane"]
 
+MANY_INPUTS = 25  # from which the plane before the bend replaces a coarse normal beyond it (queries)
 _BEYOND = (0.05, 0.0125, 3e-3, 7e-4)  # distances beyond a bend up to which the boundary must be flat along the path
 _ALONG_ERROR = 1e-6  # of the boundary point at that distance, over the distance
 _FLAT_TOL = 2e-4  # deviation of the boundary half the way from a straight line, over that distance
@@ -26,9 +27,10 @@ _AHEAD_INTERVALS = 300.0  # intervals, at least, of that way: behind weaker bend
 _INTERVAL = 1e-7  # of these bisections, relative to 1 + |x|
 _MORE_BEYOND = 1  # such points beyond the unknowns; those of the facet determine them as well
 _RATIO_BEYOND = 1.3  # such points per unknown of units with many inputs, which are fitted to these points alone
-_MANY_INPUTS = 150  # from which networks of usual widths are too large for other fits
+_VERY_MANY_INPUTS = 150  # from which networks of usual widths are too large for other fits
 _TRIES_BEYOND = 6  # paths per point (budget)
 _N_PREDICTED = 12  # paths beyond a new unit of a small network (budget)
+_MIN_BEYOND = 5  # boundary points far beyond a new unit, without which its hyperplane is wrong (statistics)
 _MIN_PREDICTED = 3  # of them that the boundary must follow: behind a wrong unit it follows one at most (statistics)
 _BEYOND_TARGETS = (0.5, 6.0)  # standard deviations of the points that these paths head for, log-uniform
 
@@ -79,14 +81,29 @@ def _slope(labels, x, d, n, rho, pair):
     return slope if bracket(labels, middle, n, _FLAT_TOL * rho, pair)[0] else None
 
 
-def points_beyond(labels, surface, k, start, rng):
+def confirmed_beyond(labels, surface, k, facet, large, rng):
+    """Boundary points (n, D) far beyond the new unit k of a large network, which is fitted to them.
+
+    None if the boundary does not follow the unit there; small networks are fitted as a whole, and n is 0.
+    """
+    if not large:
+        few = len(facet.point) < MANY_INPUTS
+        return np.zeros((0, len(facet.point))) if few or _is_predicted(labels, surface, k, facet.point, rng) else None
+    X = _points_beyond(labels, surface, k, facet.point, rng)
+    if len(X) < _MIN_BEYOND:
+        return None
+    surface.relearn(k, np.vstack([X, facet.support]))
+    return X
+
+
+def _points_beyond(labels, surface, k, start, rng):
     """Boundary points (n, D) beyond unit k, farther apart than those of the facet at `start` that it was learned from.
 
     Errors of a unit's hyperplane are inverse to these distances, and units behind it inherit them.
     """
     Y, N, size = (np.zeros((0, len(start))), np.zeros((0, len(start))), np.zeros(0))
     side = surface.signs(start)[k]
-    wanted = len(start) + 1 + _MORE_BEYOND if len(start) < _MANY_INPUTS else int(_RATIO_BEYOND * len(start))
+    wanted = len(start) + 1 + _MORE_BEYOND if len(start) < _VERY_MANY_INPUTS else int(_RATIO_BEYOND * len(start))
     for _ in range(_TRIES_BEYOND):
         if len(Y) >= wanted:
             break
@@ -99,7 +116,7 @@ def points_beyond(labels, surface, k, start, rng):
     return (Y + t[:, None] * N)[above == surface.pair[0]]
 
 
-def is_predicted(labels, surface, k, start, rng):
+def _is_predicted(labels, surface, k, start, rng):
     """Whether the boundary follows the surface beyond unit k, at some points far from the facet at `start`."""
     targets = labels.draw(_N_PREDICTED, rng, _BEYOND_TARGETS)
     return len(_bracketed(labels, surface, k, surface.signs(start)[k], start, targets)[0]) >= _MIN_PREDICTED

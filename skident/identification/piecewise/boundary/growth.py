@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from .beyond import facet_from_plane
+from .beyond import MANY_INPUTS, facet_from_plane
 from .facets import find_facet
 from .points import bracket, sizes
 from .surfaces import crossing
 from .units import Pencil
 
-__all__ = ["MANY_INPUTS", "facet_beyond", "just_beyond", "pencil_at", "scale_of", "waiting_unit"]
+__all__ = ["facet_beyond", "just_beyond", "pencil_at", "scale_of", "waiting_unit"]
 
 _BEYOND = (0.08, 0.02, 4e-3, 5e-4)  # distances beyond a bend at which the next facet is measured
-MANY_INPUTS = 25  # from which the plane before the bend replaces a coarse normal beyond it (queries)
 _FOLD = 3.0  # radians from the direction of the path, up to which the facet beyond a sharp bend may turn
 _FOLD_TOL = 1e-9  # radians, of that turn: find_facet bisects again
 _OFFSET = 1e-9  # of both labels from the boundary, relative to 1 + |x|

@@ -232,9 +232,24 @@ def _spread(search, logits, n):
     return np.array(search.points)[far], np.array(search.pairs)[far]
 
 
+def _without_twins(search, logits):
+    """The logits without hyperplanes next to another one, which are left out of the search, too.
+
+    An inaccurate unit that is recovered again would take a part of the other one's coefficient.
+    """
+    H, coef, units = logits.hyperplanes, logits.coef.copy(), search.units
+    for j, k in units.twins():
+        for surface in search.surfaces:
+            surface.drop(j, k)
+        units.hyperplanes = np.delete(units.hyperplanes, k, axis=0)
+        coef[j] += coef[k]
+        H, coef = np.delete(H, k, axis=0), np.delete(coef, k, axis=0)
+    return Logits(H, coef)
+
+
 def _final(search, logits, many):
     """The logits fitted to all boundary points with their validation, and wrong boundary points."""
-    labels, logits = search.labels, search.without_twins(logits)
+    labels, logits = search.labels, _without_twins(search, logits)
     far = _overdetermined(search, logits)
     solved = _solve(search, logits, far)
     if solved is None:

@@ -6,10 +6,10 @@ import numpy as np
 
 from skident.oracle import NotIdentified
 
-from .beyond import is_predicted, points_beyond
+from .beyond import confirmed_beyond
 from .facets import axes_of, find_facet
 from .first_units import find_first_units
-from .growth import MANY_INPUTS, facet_beyond, pencil_at, scale_of, waiting_unit
+from .growth import facet_beyond, pencil_at, scale_of, waiting_unit
 from .joint import MAX_UNKNOWNS
 from .points import random_crossings
 from .straight import bends_along
@@ -31,7 +31,6 @@ _SPREAD_PER_UNIT = 2  # further ones
 _NEAR = 1e-6  # distance from a known hyperplane, relative to 1 + |x|, within which a bend is that unit's
 _MAX_TRIES = 4  # paths towards an unexplained boundary point before a facet is measured there
 _MAX_REFINED = 500  # entries of hyperplanes up to which a surface is refined after each unit (processor time)
-_MIN_BEYOND = 5  # boundary points far beyond a new unit, without which its hyperplane is wrong (statistics)
 _GROWTH = 1.1  # of the number of units, after which it is refined later
 _NEAREST = 5  # points of a surface from which these paths start
 _MIN_SHARE = 1e-3  # coefficient over the largest one, from which it links the scales of two surfaces
@@ -215,17 +214,6 @@ class Search:
             self.refuse_scattered(pending)
         return "failed"
 
-    def _keep_far(self, surface, X):
-        """Keep boundary points that lie far apart."""
-        self.far.extend(range(len(self.points), len(self.points) + len(X)))
-        self.remember(X, [surface.pair] * len(X))
-
-    def _refine_later(self, surface):
-        """Refine the surface: after each unit, or of large networks after more units."""
-        m = len(self.units.hyperplanes)
-        if self.units.hyperplanes.size < _MAX_REFINED or m > _GROWTH * self._refined:
-            self._refine(surface)
-
     def _learn(self, surface, before, facet):
         """Whether known units give the scale of the facet beyond the bend after `before`, and so the unit there."""
         plane = surface.plane_at(surface.signs(before))
@@ -244,25 +232,18 @@ class Search:
         k = self.units.append(jump / size)
         sign = np.sign(self.units.hyperplanes[k] @ np.append(facet.point, 1.0))
         surface.learn(k, sign * size / 2, -sign)
-        if not self._agrees_beyond(surface, k, facet):
+        large = self.units.hyperplanes.size >= _MAX_REFINED
+        X = confirmed_beyond(self.labels, surface, k, facet, large, self.rng)
+        if X is None:
             self.units.reset(before[0])
             surface.reset(before[1])
             return False
+        self.far.extend(range(len(self.points), len(self.points) + len(X)))
+        self.remember(X, [surface.pair] * len(X))
         surface.points.append(facet.point)
         self.said()
-        self._refine_later(surface)
-        return True
-
-    def _agrees_beyond(self, surface, k, facet):
-        """Whether the boundary is as predicted far beyond the new unit k, whose hyperplane points there determine."""
-        at = self.labels, surface, k, facet.point, self.rng
-        if self.units.hyperplanes.size < _MAX_REFINED:
-            return self.labels.n_features < MANY_INPUTS or is_predicted(*at)
-        X = points_beyond(*at)
-        if len(X) < _MIN_BEYOND:
-            return False
-        surface.relearn(k, np.vstack([X, facet.support]))
-        self._keep_far(surface, X)
+        if not large or len(self.units.hyperplanes) > _GROWTH * self._refined:
+            self._refine(surface)
         return True
 
     def _learn_waiting(self):
@@ -289,20 +270,6 @@ class Search:
                 self._flat[own[i]] = surface.is_flat(self.labels, X[i], self.rng)
         surface.refine(X[[self._flat.get(i, True) for i in own]])
         self._refined = len(self.units.hyperplanes)
-
-    def without_twins(self, logits):
-        """The logits without hyperplanes next to another one, which are left out of the search, too.
-
-        An inaccurate unit that is recovered again would take a part of the other one's coefficient.
-        """
-        H, coef = logits.hyperplanes, logits.coef.copy()
-        for j, k in self.units.twins():
-            for surface in self.surfaces:
-                surface.drop(j, k)
-            self.units.hyperplanes = np.delete(self.units.hyperplanes, k, axis=0)
-            coef[j] += coef[k]
-            H, coef = np.delete(H, k, axis=0), np.delete(coef, k, axis=0)
-        return type(logits)(H, coef)
 
     def add(self, pencil):
         """Add a pencil; whether it gives a new unit."""
