@@ -16,12 +16,13 @@ from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
 
 from .candidates import CandidateUnits
-from .growth import grown_units
+from .growth import grown_units, with_close_units
 from .located_units import with_located_units
+from .screening import screened
 from .signs import signs_of_linear_part
 from .split_units import with_split_units
 from .units import ResidualProbe
-from .unsigned import Covariance, n_units_of, output_std, query_rows, screened, significant, units_of, with_linear_part
+from .unsigned import Covariance, n_units_of, output_std, query_rows, significant, units_of, with_linear_part
 
 __all__ = ["find_from_inexact_outputs", "is_coarse", "located_candidates"]
 
@@ -46,7 +47,8 @@ _MAX_DOUBLES = 4  # pairs of them that are tried (budget)
 _DOUBLE_FREEDOM = 4.0  # decrease of the cost per parameter that a redundant unit may bring
 _CUT = 25.0  # squared residual that costs no more
 _PRUNED = 10.0  # scale of the residuals from which units are kept, as others are missing
-_LINEAR_ERRORS = 8.0  # standard errors of the linear part that right signs may leave
+_LINEAR_ERRORS = 8.0  # standard deviations of the linear part that right signs may leave
+_SIGN_SAMPLES = 8  # random signs of which the mean covariance is taken: pairs of close units have large ones for some
 _N_CHOICES = 4  # signs compared by their polished networks
 _WORSE = 1.5  # factor of the residuals by which signs are excluded
 _CHECKED = 500  # further queries that a network has to explain
@@ -103,7 +105,11 @@ def _complete_fit(search, units):
         fit, rows = _unsigned_fit(oracle, units, search.rng)
         if _explains(fit) or n_left == 0:
             break
-        units = units_of(fit.network).joined(screened(fit, rows, search.rng))
+        units = units_of(fit.network)
+        if is_coarse(oracle):
+            units = with_close_units(oracle, units, rows, search.rng)
+        else:
+            units = units.joined(screened(fit, rows, search.rng))
     return fit, rows
 
 
@@ -125,9 +131,9 @@ def _network_of(search, units, n_units):
             "units",
             f"layer_widths gives {n_units} hidden units, but {n_units_of(fit.network)} hyperplanes are significant.",
         )
-    tol = _LINEAR_ERRORS * _linear_error(fit, rows)
+    covariance = _linear_covariance(fit, rows, search.rng)
     rows = query_rows(oracle, fit.network, _n_rows(oracle, fit.network), search.rng)
-    fit = _signed_fit(fit, rows, tol)
+    fit = _signed_fit(fit, rows, covariance)
     checked = query_rows(oracle, fit.network, _CHECKED, search.rng)
     residual = np.abs(fit.network(checked.inputs) - checked.outputs) / checked.std
     if np.median(residual) > _EXPLAINED:
@@ -195,15 +201,18 @@ def _n_rows(oracle, network):
     return int((_ROWS if P < _LARGE else _ROWS_LARGE) * P / network.n_outputs)
 
 
-def _signed_fit(fit, rows, tol):
-    """The `RobustFit` with the signs that make the linear part of an unsigned fit vanish."""
+def _signed_fit(fit, rows, covariance):
+    """The `RobustFit` with the signs that make the linear part of an unsigned fit vanish.
+
+    `covariance` is that of the linear part, (m_L D, m_L D), outputs first.
+    """
     units, network = units_of(fit.network), fit.network
     m = len(units)
     linear = network.weights[0][:, m:] @ network.weights[1][m:]  # (D, p)
     target = (2.0 * linear + units.weights @ units.outgoing).T
     constant = network.biases[1] + network.biases[0][m:] @ network.weights[1][m:]
     try:
-        choices, residual = signs_of_linear_part(units, target, tol)
+        choices, residual = signs_of_linear_part(units, target, _LINEAR_ERRORS, covariance)
     except UndecidedSignsError as error:
         raise _failure("undecided", f"{m} hyperplanes are detected, but not their signs: {error}") from None
     if len(choices) == 0:
@@ -227,15 +236,16 @@ def _relu_fit(units, signs, rows, constant):
     return robust_polish(network, rows.inputs, rows.outputs, rows.std)
 
 
-def _linear_error(fit, rows):
-    """Largest standard error of an entry of the linear part ``sum_i s_i c_i w_i - 2 g``, for units of either sign."""
+def _linear_covariance(fit, rows, rng):
+    """Covariance (p D, p D) of the linear part ``sum_i s_i c_i w_i - 2 g``, the sum of those for some signs."""
     network, m = fit.network, n_units_of(fit.network)
     (W, c), D, p = network.weights, network.n_inputs, network.n_outputs
-    # of the linear part with every second unit flipped
-    flipped = np.concatenate([np.arange(m) % 2 == 0, np.ones(p, dtype=bool)])
-    by_inner, by_outer = np.zeros((D, p, *W.shape)), np.zeros((D, p, *c.shape))
-    for i in range(D):
-        for j in range(p):
-            by_inner[i, j, i], by_outer[i, j, :, j] = c[:, j] * flipped, W[i] * flipped
-    gradients = by_inner.reshape(D * p, *W.shape), by_outer.reshape(D * p, *c.shape)
-    return 2.0 * float(np.sqrt(np.diag(Covariance(fit, rows).of(gradients)).max()))
+    covariance, total = Covariance(fit, rows), np.zeros((p * D, p * D))
+    for _ in range(_SIGN_SAMPLES):
+        flipped = np.concatenate([rng.rand(m) < 0.5, np.ones(p, dtype=bool)])
+        by_inner, by_outer = np.zeros((p, D, *W.shape)), np.zeros((p, D, *c.shape))
+        for i in range(D):
+            for j in range(p):
+                by_inner[j, i, i], by_outer[j, i, :, j] = c[:, j] * flipped, W[i] * flipped
+        total += covariance.of((by_inner.reshape(p * D, *W.shape), by_outer.reshape(p * D, *c.shape)))
+    return 4.0 * total / _SIGN_SAMPLES

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import null_space
+import scipy.linalg
 
 from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 from skident.oracle import NotIdentified
@@ -96,7 +96,7 @@ def _signs_and_ratio(units, M, target, tol):
     norm = np.linalg.norm(target)
     if norm <= tol or len(target) < 2:
         raise _undecided(units, "there is no linear part that determines them, or one number of it")
-    orthogonal = null_space(target[None] / norm).T @ M
+    orthogonal = scipy.linalg.null_space(target[None] / norm).T @ M
     try:
         others = solve_signs(orthogonal[:, 1:], -orthogonal[:, 0], tol, max_solutions=_MAX_SOLUTIONS)
     except UndecidedSignsError as error:
@@ -111,14 +111,20 @@ def _signs_and_ratio(units, M, target, tol):
     return signs, 1.0 / np.abs(along[order[0]]) if len(signs) else 1.0
 
 
-def signs_of_linear_part(units, target, tol):
+def signs_of_linear_part(units, target, tol, covariance=None):
     """Sign vectors (k, m_1) for which the units add up to the linear part (m_L, D), up to `tol`; residuals (k,).
+
+    With a covariance (m_L D, m_L D) of the errors of the linear part, outputs first, `tol` and the residuals are in
+    standard deviations.
 
     Raises `UndecidedSignsError` if there may be some that were not recovered.
     """
-    M = linear_part_matrix(units.weights, units.outgoing)
-    signs = solve_signs(M, target.ravel(), tol, max_solutions=_MAX_SOLUTIONS)
-    return signs, np.abs(signs @ M.T - target.ravel()).max(axis=1)
+    M, target = linear_part_matrix(units.weights, units.outgoing), target.ravel()
+    if covariance is not None:
+        factor = np.linalg.cholesky(covariance)
+        M, target = (scipy.linalg.solve_triangular(factor, part, lower=True) for part in (M, target))
+    signs = solve_signs(M, target, tol, max_solutions=_MAX_SOLUTIONS)
+    return signs, np.abs(signs @ M.T - target).max(axis=1)
 
 
 def _undecided(units, error):

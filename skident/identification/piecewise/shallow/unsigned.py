@@ -1,4 +1,4 @@
-"""Fits of one hidden ReLU layer without signs: queries, their errors, significant units, units that are missing.
+"""Fits of one hidden ReLU layer without signs: queries, their errors, and which units are significant.
 
 ``f(u) = a + g . u + sum_i c_i relu(w_i . u + b_i)`` with any orientation of the units and a linear part g, as a network
 with linear units.
@@ -15,7 +15,6 @@ from skident.fitting.errors_of_fit import FitSample
 from skident.fitting.least_squares import NetworkLeastSquares
 from skident.fitting.linear_units import with_linear_units
 from skident.fitting.rounding import rounding_std
-from skident.fitting.standard_errors import parameter_jacobian
 from skident.network import Architecture, FeedforwardNetwork, change_outputs
 from skident.network.calculus import flatten_parameters
 
@@ -27,15 +26,11 @@ __all__ = [
     "n_units_of",
     "output_std",
     "query_rows",
-    "screened",
     "significant",
     "units_of",
     "with_linear_part",
 ]
 
-_SCREENING_SIZES = (1.0, 0.3, 0.1, 0.03)  # relative changes of the best units by which others are drawn, in turn
-_SCREENED = 400  # random units compared with the residual for each of these (budget)
-_N_SCREENED = 6  # of these that are added
 _RIDGE = 1e-12  # of normal equations scaled to unit diagonal: scales of units are not determined
 _LEAST_ABSOLUTE = 10  # reweightings of the linear fit
 _UNIFORM = 12.0**-0.5  # standard deviation of an error uniform over one spacing
@@ -124,45 +119,6 @@ def significant(fit, rows, limit):
         kept[i] = False
         sizes, V = sizes - V[:, i] * sizes[i] / V[i, i], V - np.outer(V[:, i], V[i]) / V[i, i]
     return kept
-
-
-def screened(fit, rows, rng, n_new=_N_SCREENED):
-    """Units, random ones and others near the best of these, that explain most of what a fit leaves over.
-
-    ``|w . u + b|`` and the residual are compared after the part that other parameters explain is removed from both.
-    """
-    network, D = fit.network, fit.network.n_inputs
-    J = parameter_jacobian(network, rows.inputs) / rows.std.reshape(-1, 1)
-    J /= np.maximum(np.linalg.norm(J, axis=0), _TINY)
-    A = J.T @ J
-    A.flat[:: len(A) + 1] += _RIDGE * len(A)
-    factor = scipy.linalg.cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
-    residual = ((rows.outputs - network(rows.inputs)) / rows.std).reshape(-1, 1)
-    residual = residual - J @ scipy.linalg.cho_solve(factor, J.T @ residual)
-    best, gains = np.empty((D + 1, 0)), np.empty(0)
-    for size in _SCREENING_SIZES:
-        V = rng.standard_normal((D + 1, _SCREENED))
-        if best.shape[1]:
-            spread = size * np.linalg.norm(best, axis=0).mean() / np.sqrt(D + 1)
-            V = best[:, rng.randint(best.shape[1], size=_SCREENED)] + spread * V
-        V /= np.linalg.norm(V[:D], axis=0)
-        gain = sum(
-            _gains(np.abs(rows.inputs @ V[:D] + V[D]), j, rows, J, factor, residual) for j in range(rows.std.shape[1])
-        )
-        best, gains = np.hstack([best, V]), np.concatenate([gains, gain])
-        order = np.argsort(-gains)[:n_new]
-        best, gains = best[:, order], gains[order]
-    k = best.shape[1]
-    return ReLUUnits(best[:D], best[D], np.zeros((k, network.n_outputs)), np.zeros(k))
-
-
-def _gains(features, j, rows, J, factor, residual):
-    """Decreases (k,) of the cost by features (n, k) of output j, each alone, beside all parameters of a Jacobian J."""
-    F = np.zeros((*rows.std.shape, features.shape[1]))
-    F[:, j] = features / rows.std[:, j : j + 1]
-    F = F.reshape(len(residual), -1)
-    F -= J @ scipy.linalg.cho_solve(factor, J.T @ F)
-    return (residual[:, 0] @ F) ** 2 / np.maximum(np.sum(F**2, axis=0), _TINY)
 
 
 class Covariance:

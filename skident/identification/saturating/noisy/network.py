@@ -11,12 +11,12 @@ import numpy as np
 from skident.fitting.design import design_points
 from skident.fitting.errors_of_fit import FitSample
 from skident.fitting.robust_polish import residual_scale, robust_polish
+from skident.fitting.screening import Unexplained, near_planes, screened_planes
 from skident.fitting.standard_errors import parameter_jacobian
 from skident.network import FeedforwardNetwork, get_activation
-from skident.optim import Ending, batched_levenberg_marquardt
 
 from .fusion import fuse_units
-from .local_units import LocalUnits, UnitFits, fit_local_units
+from .local_units import LocalUnits, fit_local_units
 from .steps import find_steps
 
 __all__ = ["find_noisy_network"]
@@ -42,11 +42,11 @@ _ROWS = 100.0  # further queries per parameter of the joint fit (budget)
 _CHECKED = 1000  # further queries that a network has to explain
 _WIDE = 8.0  # spread of the farthest of these, in standard deviations
 _EXPLAINED = 1.3  # scale of the residuals, in standard deviations of the errors, up to which they are errors
-_STARTS = 48  # random starts of a further unit (budget)
-_START_ROWS = 5000  # outputs of these fits (budget)
-_START_STEPS = 25  # steps of these fits
-_BEST_STARTS = 8  # of these fits, that are continued on all outputs
-_FURTHER = 6  # further units at most
+_SPREAD = 3.0  # factor by which norms of their weights are larger or smaller than those of the units known
+_SCREENING_ROWS = 20.0  # outputs per parameter that show what a further unit explains (budget)
+_CLOSE = 0.1  # relative distance of half of the units drawn from a known one, which may be two units
+_N_BEST = 16  # units near which others are drawn
+_FURTHER = 10  # further units at most
 _SIGNIFICANT = 30.0  # standard errors of an outgoing weight below which a unit may be redundant: two may be one
 _REMOVALS = 2  # units whose removal is tried before none is redundant
 _CUT = 6.0  # standard deviations from which a residual costs no more
@@ -74,7 +74,7 @@ def find_noisy_network(oracle, *, activation="tanh", rng=None, callback=None):
     Far out a saturating unit is a step, whose height does not depend on the distance: 2 for tanh, against errors of
     1e-2 and less. A unit is fitted to outputs around each of its steps on some lines, where all others are constant.
     The information of these fits adds up; the distance between the points makes directions precise. The joint fit
-    follows, then units too small for steps, from random starts on its residuals.
+    follows, then units too small for steps, which explain what it leaves over.
     """
     rng = np.random.RandomState(0) if rng is None else rng
     search = _Search(oracle, get_activation(activation), rng)
@@ -193,8 +193,7 @@ class _Search:
         While units are missing, all outputs weigh the same and other units are hardly moved.
         """
         for k in range(_FURTHER + 1):
-            scale = _MAD * float(np.median(np.abs(network(rows.inputs) - rows.outputs)))
-            tolerant = replace(rows, std=np.hypot(rows.std, _TOLERATED * scale))
+            tolerant = _tolerant(network, rows)
             if k:
                 w, b = self._unit_of_residual(network, tolerant)
                 wider = np.column_stack([network.weights[0], w]), np.append(network.biases[0], b)
@@ -225,7 +224,7 @@ class _Search:
             if self.oracle.budget.out_of_time:
                 break
             network = fit.network
-            w, b = self._unit_of_residual(network, rows)
+            w, b = self._unit_of_residual(network, _tolerant(network, rows))
             wider = self.regressed(np.column_stack([network.weights[0], w]), np.append(network.biases[0], b), rows)
             more = self.polished(wider, rows)
             if not self._pays(fit, more, rows):
@@ -234,22 +233,22 @@ class _Search:
         return fit
 
     def _unit_of_residual(self, network, rows):
-        """Weights (D,) and bias of the unit that explains most of the residuals near the center, of random starts."""
+        """Weights (D,) and bias of the unit that explains most of the residuals near the center."""
         D, rng = self.oracle.n_inputs, self.rng
         near = np.flatnonzero(np.linalg.norm(rows.inputs, axis=1) < 3.0 * _WIDE * np.sqrt(D))
-        near = rng.permutation(near)
-        residual = ((rows.outputs - network(rows.inputs)) / rows.std)[near, 0]
+        some = rng.permutation(near)[: int(_SCREENING_ROWS * network.n_parameters)]
+        rows = FitSample(*(getattr(rows, name)[some] for name in _FIELDS))
+        known = np.vstack([network.weights[0], network.biases[0]])
         norm = np.median(np.linalg.norm(network.weights[0], axis=0))
-        x = np.zeros((_STARTS, D + 3))
-        x[:, :D] = norm / np.sqrt(D) * rng.standard_normal((_STARTS, D))
-        x[:, D], x[:, D + 1] = norm * rng.standard_normal(_STARTS), 0.1
-        inputs = np.column_stack([rows.inputs[near], np.ones(len(near))])
-        for n in (_START_ROWS, len(near)):
-            U = np.broadcast_to(inputs[:n], (len(x), *inputs[:n].shape))
-            fits = UnitFits(self.activation, U, np.broadcast_to(residual[:n], (len(x), len(residual[:n]))))
-            result = batched_levenberg_marquardt(fits, x, Ending(max_iter=_START_STEPS, damping=1e-2))
-            x = result.x[np.argsort(result.cost)[:_BEST_STARTS]]
-        return x[0, :D], x[0, D]
+
+        def draw(n):
+            planes = rng.standard_normal((D + 1, n - n // 2))
+            planes[:D] /= np.sqrt(D)
+            planes *= norm * _SPREAD ** rng.uniform(-1.0, 1.0, n - n // 2)
+            return np.hstack([planes, near_planes(known[:, rng.randint(known.shape[1], size=n // 2)], _CLOSE, rng)])
+
+        best = screened_planes(Unexplained(network, rows), self.activation, draw, rng, _N_BEST)[:, 0]
+        return best[:D], best[D]
 
     def without_redundant_units(self, fit, rows):
         """The fit of the units that explain more than noise, of those whose outgoing weight is hardly significant."""
@@ -279,6 +278,12 @@ _FIELDS = ("inputs", "outputs", "std")
 def _joined(samples):
     """The `FitSample` of all rows of several."""
     return FitSample(*(np.concatenate([getattr(sample, name) for sample in samples]) for name in _FIELDS))
+
+
+def _tolerant(network, rows):
+    """The sample with errors of at least a share of the residuals: without it, the smallest outputs outweigh others."""
+    scale = _MAD * float(np.median(np.abs(network(rows.inputs) - rows.outputs)))
+    return replace(rows, std=np.hypot(rows.std, _TOLERATED * scale))
 
 
 def _cost(fit, rows):
