@@ -13,6 +13,8 @@ from skident.identification.piecewise.shallow.candidates import CandidateUnits
 from skident.identification.piecewise.shallow.distant import find_from_distant_outputs, serves_distant_outputs
 from skident.identification.piecewise.shallow.inexact import find_from_inexact_outputs, located_candidates
 from skident.identification.piecewise.shallow.line_search import LineSearch
+from skident.identification.piecewise.shallow.signs import signs_of_linear_part
+from skident.identification.piecewise.shallow.units import ReLUUnits
 from skident.network import FeedforwardNetwork, change_outputs
 from skident.oracle import NotIdentified, Oracle
 
@@ -86,6 +88,33 @@ def test_units_grow_from_noisy_outputs():
     Y = (truth(U) - oracle.output_center) / oracle.output_scale
     assert network.layer_widths == (6, 1)
     assert np.abs(network(U) - Y).max() < 1e-2 * Y.std()
+
+
+def test_close_units_are_two_in_half_precision():
+    """Of six networks with two units 0.04 rad apart in bfloat16, at least five have all their units."""
+    n_right = 0
+    for seed in range(450, 456):
+        rng = np.random.RandomState(seed)
+        W, b, c = rng.standard_normal((5, 8)), 0.5 * rng.standard_normal(8), rng.uniform(0.5, 1.5, (8, 1))
+        W[:, 1], b[1] = W[:, 0] + 0.04 * rng.standard_normal(5), b[0] + 0.04
+        truth = FeedforwardNetwork([W, c], [b, np.zeros(1)], "relu")
+        box = lambda X, truth=truth: torch.tensor(truth(X)).bfloat16().float().numpy()  # noqa: E731
+        network, _ = find_from_inexact_outputs(search_of(box, 5, seed))
+        n_right += network.layer_widths == (8, 1)
+    assert n_right >= 5
+
+
+def test_signs_are_determined_by_the_accurate_directions_of_the_linear_part():
+    """One input of which the linear part is known to 1 only leaves the signs to the others, known to 1e-3."""
+    rng = np.random.RandomState(0)
+    W, signs = rng.standard_normal((4, 12)), rng.choice([-1.0, 1.0], 12)
+    units = ReLUUnits(W, np.zeros(12), np.ones((12, 1)), np.zeros(12))
+    std = np.array([1.0, 1e-3, 1e-3, 1e-3])
+    target = (W @ signs + std * rng.standard_normal(4))[None]
+    found, deviation = signs_of_linear_part(units, target, 8.0, np.diag(std**2))
+    np.testing.assert_array_equal(found, signs[None])
+    assert deviation[0] < 4.0
+    assert len(signs_of_linear_part(units, target, 8.0 * std.max())[0]) > 1
 
 
 @pytest.mark.parametrize(("widths", "deeper"), [((8, 16, 1), False), ((8, 24, 2), False), ((8, 16, 8, 1), True)])

@@ -44,7 +44,8 @@ _WIDE = 8.0  # spread of the farthest of these, in standard deviations
 _EXPLAINED = 1.3  # scale of the residuals, in standard deviations of the errors, up to which they are errors
 _SPREAD = 3.0  # factor by which norms of their weights are larger or smaller than those of the units known
 _SCREENING_ROWS = 20.0  # outputs per parameter that show what a further unit explains (budget)
-_CLOSE = 0.1  # relative distance of half of the units drawn from a known one, which may be two units
+_CLOSE = 0.1  # relative distance of units drawn from known ones
+_FIRST_FURTHER = 4  # further units that are no close ones: errors of a fit that has not converged look like these
 _N_BEST = 16  # units near which others are drawn
 _FURTHER = 10  # further units at most
 _SIGNIFICANT = 30.0  # standard errors of an outgoing weight below which a unit may be redundant: two may be one
@@ -195,7 +196,7 @@ class _Search:
         for k in range(_FURTHER + 1):
             tolerant = _tolerant(network, rows)
             if k:
-                w, b = self._unit_of_residual(network, tolerant)
+                w, b = self._unit_of_residual(network, tolerant, close=k > _FIRST_FURTHER)
                 wider = np.column_stack([network.weights[0], w]), np.append(network.biases[0], b)
                 network = self.regressed(*wider, tolerant)
             fit = self.polished(network, tolerant, max_rounds=_FIRST_ROUNDS)
@@ -224,7 +225,7 @@ class _Search:
             if self.oracle.budget.out_of_time:
                 break
             network = fit.network
-            w, b = self._unit_of_residual(network, _tolerant(network, rows))
+            w, b = self._unit_of_residual(network, _tolerant(network, rows), close=True)
             wider = self.regressed(np.column_stack([network.weights[0], w]), np.append(network.biases[0], b), rows)
             more = self.polished(wider, rows)
             if not self._pays(fit, more, rows):
@@ -232,8 +233,11 @@ class _Search:
             fit = more
         return fit
 
-    def _unit_of_residual(self, network, rows):
-        """Weights (D,) and bias of the unit that explains most of the residuals near the center."""
+    def _unit_of_residual(self, network, rows, close):
+        """Weights (D,) and bias of the unit that explains most of the residuals near the center.
+
+        With `close`, half of the units drawn are close to known ones, which may be two units.
+        """
         D, rng = self.oracle.n_inputs, self.rng
         near = np.flatnonzero(np.linalg.norm(rows.inputs, axis=1) < 3.0 * _WIDE * np.sqrt(D))
         some = rng.permutation(near)[: int(_SCREENING_ROWS * network.n_parameters)]
@@ -242,10 +246,11 @@ class _Search:
         norm = np.median(np.linalg.norm(network.weights[0], axis=0))
 
         def draw(n):
-            planes = rng.standard_normal((D + 1, n - n // 2))
+            n_close = n // 2 if close else 0
+            planes = rng.standard_normal((D + 1, n - n_close))
             planes[:D] /= np.sqrt(D)
-            planes *= norm * _SPREAD ** rng.uniform(-1.0, 1.0, n - n // 2)
-            return np.hstack([planes, near_planes(known[:, rng.randint(known.shape[1], size=n // 2)], _CLOSE, rng)])
+            planes *= norm * _SPREAD ** rng.uniform(-1.0, 1.0, n - n_close)
+            return np.hstack([planes, near_planes(known[:, rng.randint(known.shape[1], size=n_close)], _CLOSE, rng)])
 
         best = screened_planes(Unexplained(network, rows), self.activation, draw, rng, _N_BEST)[:, 0]
         return best[:D], best[D]
