@@ -32,7 +32,6 @@ _IDLE = 2  # steps in a row that add no significant unit, after which they are c
 _NEARLY = 4.0  # scale up to which that is taken for completeness
 _CLOSE_ROUNDS = 6  # searches for units close to others: each adds at most four, and most networks have fewer pairs
 _CLOSE_TOLERATED = 0.01  # errors tolerated at first, of the outputs' spread: pairs taken for one leave such errors
-_CLOSE_GAIN = 20.0  # decrease of the cost by such a unit: the best of 4,000 random ones decreases that of noise by 7
 
 
 class _TolerantFits:
@@ -66,7 +65,7 @@ def with_close_units(oracle, units, rows, rng):
     for _ in range(_CLOSE_ROUNDS):
         fit = fits.fit(units)
         units = units_of(fit.network).take(significant(fit, fits.rows, _SIGNIFICANT))
-        new = screened_beside(fit, fits.rows, rng, _CLOSE_GAIN)
+        new = screened_beside(fit, fits.rows, rng)
         if len(new) == 0:
             break
         units = units.joined(new)

@@ -18,7 +18,7 @@ from skident.oracle import NotIdentified
 from .candidates import CandidateUnits
 from .growth import grown_units, with_close_units
 from .located_units import with_located_units
-from .screening import screened
+from .screening import screened, screened_beside
 from .signs import signs_of_linear_part
 from .split_units import with_split_units
 from .units import ResidualProbe
@@ -31,6 +31,7 @@ _LINES_HIDDEN = 4  # scanned in the residual of located units (budget): nearly e
 _RESIDUAL_SEARCHES = 4  # fits, each with the small units that the residual of the one before shows
 _ROWS = 8.0  # queries per parameter of the fit of small networks: standard errors fall with the root of their number
 _ROWS_COARSE = 32.0  # the same for coarse outputs, of which few show a small unit
+_LEAST_COARSE = 4000  # of these: some 1 % of them lie between close units
 _ROWS_LARGE = 2.5  # the same of large ones (budget)
 _FIRST_SHARE = 0.6  # of these for the fit without signs
 _LARGE = 1500  # parameters from which a network is large: positions cost less than more steps of the fit
@@ -103,14 +104,20 @@ def _complete_fit(search, units):
     oracle = search.probe.oracle
     for n_left in reversed(range(_RESIDUAL_SEARCHES)):
         fit, rows = _unsigned_fit(oracle, units, search.rng)
-        if _explains(fit) or n_left == 0:
-            break
-        units = units_of(fit.network)
-        if is_coarse(oracle):
-            units = with_close_units(oracle, units, rows, search.rng)
-        else:
-            units = units.joined(screened(fit, rows, search.rng))
-    return fit, rows
+        units = _further_units(oracle, fit, rows, search.rng) if n_left else None
+        if units is None:
+            return fit, rows
+
+
+def _further_units(oracle, fit, rows, rng):
+    """The units of a fit and those that its residual shows; None if it shows none."""
+    units, explained = units_of(fit.network), _explains(fit)
+    if not is_coarse(oracle):
+        return None if explained else units.joined(screened(fit, rows, rng))
+    if not explained:
+        return with_close_units(oracle, units, rows, rng)
+    close = screened_beside(fit, rows, rng)
+    return units.joined(close) if len(close) else None
 
 
 def _network_of(search, units, n_units):
@@ -197,7 +204,7 @@ def _n_rows(oracle, network):
     """Queries of a fit."""
     P = network.n_parameters
     if is_coarse(oracle) and P < _LARGE:
-        return int(_ROWS_COARSE * P / network.n_outputs)
+        return int(max(_ROWS_COARSE * P / network.n_outputs, _LEAST_COARSE))
     return int((_ROWS if P < _LARGE else _ROWS_LARGE) * P / network.n_outputs)
 
 
