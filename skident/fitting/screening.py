@@ -1,4 +1,4 @@
-"""Units that explain most of what a fit of a network with one hidden layer leaves over, found without a fit of them.
+"""Units that explain most of what a fit of a network with one hidden layer leaves over, without fits of theirs.
 
 The residuals and the outputs of a unit are compared after the part that a change of the parameters of the fit explains
 to first order is removed from both: other units make up for much of one that is missing.
