@@ -36,6 +36,8 @@ class Moment(float):
 class OutOfBudgetError(Exception):
     """Time, queries or memory are used up. Not a ValueError: no stage may take it for a failure of its own."""
 
+    progress: str
+
 def check_deadline(flops: float = ...) -> Any:
     """Raise an error if the time is over, or would be before a call that cannot be interrupted returns."""
 

@@ -43,7 +43,8 @@ class NotIdentified(ValueError):
         self, stage: str, reason: str, message: str, *, n_seen: int | None = None, final: bool = False
     ) -> None: ...
 
-class OutOfBudgetError(Exception): ...
+class OutOfBudgetError(Exception):
+    progress: str
 
 class Plateau(NamedTuple):
     output: int
