@@ -14,7 +14,7 @@ _BLOCK_ENTRIES = 2**22  # of the outputs of units at a time: 32 MB
 _LATE = 0.05  # share of samples that a tried unit has on either side at least: fewer decide nothing
 _ASCENTS = 3  # of the best candidates per vector of residuals
 _STEPS = 6  # least squares steps per ascent
-_RANK = 1e-9  # singular values relative to the largest that count as zero
+_RANK = 1e-9  # eigenvalues of normal equations relative to the largest that count as zero
 _LEAST_NEW = 1e-3  # norm of a unit beyond the tangent space, relative to its own; below, the fit has it already
 
 

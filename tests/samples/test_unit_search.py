@@ -1,4 +1,4 @@
-"""Units that few directions do not show, and signs that only their own fits tell apart."""
+"""Units that few directions do not show, and signs that only their own fits distinguish."""
 
 import warnings
 

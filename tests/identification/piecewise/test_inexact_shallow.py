@@ -90,15 +90,19 @@ def test_units_grow_from_noisy_outputs():
     assert np.abs(network(U) - Y).max() < 1e-2 * Y.std()
 
 
+def with_close_units(D, distance, rng):
+    """A network with eight units, of which the first two are at a distance."""
+    W, b, c = rng.standard_normal((D, 8)), 0.5 * rng.standard_normal(8), rng.uniform(0.5, 1.5, (8, 1))
+    W[:, 1], b[1] = W[:, 0] + distance * rng.standard_normal(D), b[0] + distance
+    return FeedforwardNetwork([W, c], [b, np.zeros(1)], "relu")
+
+
 @pytest.mark.slow
 def test_close_units_are_two_in_half_precision():
     """Of four networks with two units 0.02 rad apart and more in bfloat16, at least three have the right widths."""
     n_right = 0
     for seed in range(450, 454):
-        rng = np.random.RandomState(seed)
-        W, b, c = rng.standard_normal((5, 8)), 0.5 * rng.standard_normal(8), rng.uniform(0.5, 1.5, (8, 1))
-        W[:, 1], b[1] = W[:, 0] + 0.04 * rng.standard_normal(5), b[0] + 0.04
-        truth = FeedforwardNetwork([W, c], [b, np.zeros(1)], "relu")
+        truth = with_close_units(5, 0.04, np.random.RandomState(seed))
         box = lambda X, truth=truth: torch.tensor(truth(X)).bfloat16().float().numpy()  # noqa: E731
         network, _ = find_from_inexact_outputs(search_of(box, 5, seed))
         n_right += network.layer_widths == (8, 1)
@@ -136,10 +140,9 @@ def test_nearly_parallel_units_are_split():
     n_right = 0
     for seed in range(440, 448):
         rng = np.random.RandomState(seed)
-        W, b, c = rng.standard_normal((6, 8)), 0.5 * rng.standard_normal(8), rng.uniform(0.5, 1.5, (8, 1))
-        W[:, 1], b[1] = W[:, 0] + 0.005 * rng.standard_normal(6), b[0] + 0.005
-        parameters = [[np.float32(part).astype(float) for part in parts] for parts in ((W, c), (b, np.zeros(1)))]
-        network = FeedforwardNetwork(*parameters, "relu")
+        exact = with_close_units(6, 0.005, rng)
+        parameters = [[np.float32(part).astype(float) for part in parts] for parts in (exact.weights, exact.biases)]
+        network = exact.with_parameters(*parameters)
         box = lambda X, network=network: np.float32(network(np.float32(X)))  # noqa: E731
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -50,6 +50,7 @@ _CUT = 25.0  # squared residual that costs no more
 _PRUNED = 10.0  # scale of the residuals from which units are kept, as others are missing
 _LINEAR_ERRORS = 8.0  # standard deviations of the linear part that right signs may leave
 _SIGN_SAMPLES = 8  # random signs of which the mean covariance is taken: pairs of close units have large ones for some
+_RIDGE = 1e-9  # relative increase of these variances: rounding must not make the covariance indefinite
 _N_CHOICES = 4  # signs compared by their polished networks
 _WORSE = 1.5  # factor of the residuals by which signs are excluded
 _CHECKED = 500  # further queries that a network has to explain
@@ -244,7 +245,7 @@ def _relu_fit(units, signs, rows, constant):
 
 
 def _linear_covariance(fit, rows, rng):
-    """Covariance (p D, p D) of the linear part ``sum_i s_i c_i w_i - 2 g``, the sum of those for some signs."""
+    """Covariance (p D, p D) of the linear part ``sum_i s_i c_i w_i - 2 g``, outputs first: the mean over some signs."""
     network, m = fit.network, n_units_of(fit.network)
     (W, c), D, p = network.weights, network.n_inputs, network.n_outputs
     covariance, total = Covariance(fit, rows), np.zeros((p * D, p * D))
@@ -255,4 +256,5 @@ def _linear_covariance(fit, rows, rng):
             for j in range(p):
                 by_inner[j, i, i], by_outer[j, i, :, j] = c[:, j] * flipped, W[i] * flipped
         total += covariance.of((by_inner.reshape(p * D, *W.shape), by_outer.reshape(p * D, *c.shape)))
+    total.flat[:: len(total) + 1] *= 1.0 + _RIDGE
     return 4.0 * total / _SIGN_SAMPLES
