@@ -12,7 +12,15 @@ from skident.optim import WorkBudget
 from .batched_fits import BatchedNetworkFits, Halving, network_of, parameters_of, random_parameters, successive_halving
 from .lack_of_fit import MIN_FREEDOM, NO_NOISE, lack_of_fit
 from .linear_units import choose_signs, reflection_slope, with_linear_units
-from .scored_pruning import ScoredFit, Scoring, prune_by_score
+from .scored_pruning import (
+    WIDE_FTOL,
+    WIDE_ROUNDS,
+    ScoredFit,
+    Scoring,
+    half_as_wide_again,
+    prune_by_score,
+    prune_to,
+)
 from .unit_replacement import ReplacementOptions, replace_units
 
 __all__ = ["SearchLimits", "WidthSearchResult", "search_weights", "search_widths"]
@@ -33,12 +41,6 @@ _MAX_WASTED = {
 _SCORE_GAIN = 1.0  # a score lower by less is the same
 _PLATEAU = 0.8  # residual variance of wider networks, relative to the best one's, that shows no further structure
 _EXACT_RESIDUAL = 1e-12  # relative residual that is rounding
-_WIDENED = (lambda m: m + (m + 1) // 2, lambda m: 2 * m + 1)  # widths of layers that are pruned to given ones, by turn
-# Of fits that are pruned to given widths: steps and survivors, all of which are pruned. The minimum of networks 6-4-1
-# of gelu units is reached from about a third of them, and from fewer than one in 48 starts of these widths.
-_WIDE_ROUNDS = ((20, 8), (30, 5))
-_WIDE_STEPS = 15  # of a refit on the way: more do not raise the share of the ends that reach the minimum
-_WIDE_FTOL = 1e-4  # relative gain of a step that ends these fits: they are refitted after pruning
 _SAME_COST = 1e-3  # relative difference of the costs of two fits that ended in the same minimum
 _MAX_ATTEMPTS = 6  # at given widths (budget)
 _FINAL_FIT = {"max_iter": 200, "ftol": 1e-9}  # of the network that is returned
@@ -326,25 +328,26 @@ def search_weights(samples, architecture, limits, rng):
 def _of_given_widths(fits, widths, attempt):
     """Fits of given widths: from random starts, then from wider layers, and from populations or starts by turns."""
     if attempt % 2 == 1:
-        return _pruned_to(fits, widths, _WIDENED[attempt // 2 % len(_WIDENED)])
+        twice = (*[2 * m + 1 for m in widths[:-1]], widths[-1])
+        return _pruned_to(fits, widths, twice if attempt // 2 % 2 else half_as_wide_again(widths))
     if attempt and not fits.reflects:
         return [fits.with_replaced_units(widths, prune=False)]
     return [fits.finish(*fits.start(widths, 2 * fits.limits.n_starts), prune=False)]
 
 
-def _pruned_to(fits, widths, widened):
+def _pruned_to(fits, widths, wider):
     """The best ends of wider layers pruned to given widths; none if there are too few samples for these."""
-    wide = fits.base.with_widths((*[widened(m) for m in widths[:-1]], widths[-1]))
+    wide = fits.base.with_widths(wider)
     if _OUTPUTS_PER_PARAMETER * wide.n_parameters(fits.samples.n_inputs) > fits.samples.n_values:
         return
-    some, scoring = fits.starts(wide.widths, fits.limits.n_starts, _WIDE_ROUNDS, _WIDE_FTOL)
+    some, scoring = fits.starts(wide.widths, fits.limits.n_starts, WIDE_ROUNDS, WIDE_FTOL)
     for k, fit in enumerate(some):
         if k and fits.limits.spent:
             break
         one, own = (fits.finish(fit, scoring, prune=False), fits.scoring) if scoring.n_fixed else (fit, scoring)
         if not k:
             fits.remember(one)
-        one = prune_by_score(one, own, min_widths=widths, max_iter=_WIDE_STEPS)
+        one = prune_to(one, own, widths)
         one = fits.scoring.refit(one.architecture, one.x[None], **_FINAL_FIT)
         yield one
         if fits.exact(one):

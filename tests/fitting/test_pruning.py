@@ -7,7 +7,7 @@ from skident.datasets import make_network
 from skident.fitting.batched_fits import Prior, WeightedSamples, parameters_of
 from skident.fitting.linear_units import choose_signs, reflection_slope, with_linear_units
 from skident.fitting.pruning import redundant_units, removal_costs, remove_unit
-from skident.fitting.scored_pruning import Scoring, prune_by_score
+from skident.fitting.scored_pruning import Scoring, prune_by_score, prune_to
 from skident.network import Architecture, FeedforwardNetwork
 
 
@@ -117,7 +117,7 @@ def test_two_sines_of_one_frequency_are_one():
 
 
 def test_widths_asked_for_are_reached_whatever_the_score():
-    pruned = prune_by_score(*fitted(W, np.zeros(3), A, "tanh"), min_widths=(2, 1))
+    pruned = prune_to(*fitted(W, np.zeros(3), A, "tanh"), (2, 1))
     assert pruned.widths == (2, 1) and pruned.cost > 1e-6
 
 

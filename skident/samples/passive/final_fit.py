@@ -39,7 +39,7 @@ class FinalFit:
         Of its widths, and of networks with one unit more where widths were not given; none where outputs are exact or
         there are no hidden units.
     samples : PosteriorSamples
-        None where outputs are exact or residuals are no noise.
+        Without networks where outputs are exact or residuals are no noise.
     """
 
     network: FeedforwardNetwork

@@ -17,7 +17,7 @@ from skident.fitting.batched_fits import (
     random_parameters,
     successive_halving,
 )
-from skident.fitting.scored_pruning import Scoring, prune_by_score
+from skident.fitting.scored_pruning import WIDE_FTOL, WIDE_ROUNDS, Scoring, half_as_wide_again, prune_to
 from skident.optim import Ending, batched_levenberg_marquardt
 
 __all__ = ["Minima", "minima_within_noise", "refitted_minima", "resampled"]
@@ -33,9 +33,6 @@ _VARIANCE_STEPS = Ending(max_iter=30, ftol=1e-5)
 _MOST = 8  # minima, a bound on the cost
 _SAME = 1e-2  # relative distance of parameters below which two ends are one minimum
 _ROUNDS = ((25, 12), (60, 8))  # steps and survivors of the race
-_WIDE_ROUNDS = ((20, 8), (30, 5))  # the same for wider networks, all of which are then pruned
-_WIDE_STEPS = 15  # of a refit on the way
-_WIDE_FTOL = 1e-4  # relative gain of a step that ends these fits: they are refitted after pruning
 _OUTPUTS_PER_PARAMETER = 2.0  # of wider networks
 _END = Ending(max_iter=200, ftol=1e-9)
 _FIRST = 8  # steps from every minimum (budget)
@@ -122,17 +119,15 @@ def _log_curvature(fits, x, noise):
 def _pruned(architecture, prior, rows, limits, rng):
     """Ends of layers half as wide again, pruned to the widths; (B, P), empty if there are too few rows for these."""
     D, widths = rows.n_inputs, architecture.widths
-    wide = architecture.with_widths((*[m + (m + 1) // 2 for m in widths[:-1]], widths[-1]))
+    wide = architecture.with_widths(half_as_wide_again(widths))
     found = [np.zeros((0, architecture.n_parameters(D)))]
     if _OUTPUTS_PER_PARAMETER * wide.n_parameters(D) <= rows.n_values and not limits.spent:
         scoring = Scoring(rows, 0.0, budget=limits.budget, prior=prior)
         x = random_parameters(D, wide, limits.n_starts, rng)
-        x, cost = successive_halving(
-            scoring.fits(wide), x, Halving(_WIDE_ROUNDS, ftol=_WIDE_FTOL, budget=limits.budget)
-        )
+        x, cost = successive_halving(scoring.fits(wide), x, Halving(WIDE_ROUNDS, ftol=WIDE_FTOL, budget=limits.budget))
         for end in zip(x, cost, strict=True):
             if not limits.spent:
-                found.append(prune_by_score(scoring.scored(wide, *end), scoring, widths, _WIDE_STEPS).x[None])
+                found.append(prune_to(scoring.scored(wide, *end), scoring, widths).x[None])
     return np.concatenate(found)
 
 
