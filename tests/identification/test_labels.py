@@ -141,7 +141,7 @@ def test_time_that_ends_within_a_search_names_the_units_recovered():
         return (logit(X) > 0).astype(int)
 
     with pytest.raises(ValueError, match=r"max_seconds=\S+ .* after \d+ units and \d+ queries"):
-        _identify(model, X, max_seconds=6)
+        _identify(model, X, max_seconds=3)
 
 
 def test_a_class_that_only_ties_is_no_class():
@@ -207,6 +207,7 @@ def test_other_models_are_refused(model, match):
         _identify(FrozenEstimator(model.fit(X, logit(X) > 0)), X)
 
 
+@pytest.mark.slow
 def test_nearest_neighbors_are_refused():
     X, y = load_breast_cancer(return_X_y=True)
     X = StandardScaler().fit_transform(X)
@@ -228,10 +229,11 @@ def _deep(seed, widths=(10, 8, 6)):
     return lambda X: logit(X) > threshold, X[:200], np.column_stack([W[0], b[0]])
 
 
-def test_two_hidden_layers():
+@pytest.mark.parametrize(("n", "least"), [(1, 1), pytest.param(3, 2, marks=pytest.mark.slow)])
+def test_two_hidden_layers(n, least):
     """Most networks; none is exact with a wrong first layer or a wrong label."""
     exact = 0
-    for seed in range(3):
+    for seed in range(n):
         model, X, true = _deep(seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -244,7 +246,7 @@ def test_two_hidden_layers():
             planes = np.column_stack([found.network_.weights[0].T, found.network_.biases[0]])
             planes, true = (H / np.linalg.norm(H[:, :-1], axis=1)[:, None] for H in (planes, true))
             assert max(np.abs(planes - t).max(axis=1).min() for t in true) < 1e-9
-    assert exact >= 2
+    assert exact >= least
 
 
 def test_three_classes_that_meet():

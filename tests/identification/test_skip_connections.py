@@ -39,7 +39,7 @@ def average(rng):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("make", [concatenated, average])
+@pytest.mark.parametrize("make", [concatenated, pytest.param(average, marks=pytest.mark.slow)])
 def test_exact_everywhere(make):
     n_exact = 0
     for seed in range(3):

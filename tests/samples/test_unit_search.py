@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pytest
 
 from skident import TensorReLURegressor
 from skident.datasets import make_relu_network
@@ -34,6 +35,7 @@ def test_the_most_correlated_unit_is_the_missing_one():
     assert cosines.max() > 0.99
 
 
+@pytest.mark.slow
 def test_missing_units_are_added_and_others_are_not():
     added, spurious = [], []
     for seed in range(8):
@@ -45,7 +47,6 @@ def test_missing_units_are_added_and_others_are_not():
         from_truth = regressed(sample, network, np.arange(5))
         added.append(larger.rss <= 1.002 * from_truth.rss)
         spurious.append(add_missing_units(sample, from_truth, rng, max_units=8).model.n_units > 5)
-    print(added, spurious)
     assert sum(added) >= fewest_successes(8, 8, 8) and sum(spurious) <= 1
 
 
@@ -59,7 +60,6 @@ def test_signs_are_those_whose_fit_leaves_least():
         rss, _ = sample.reduce(squared_errors, signed.fit.model)
         residual = (y - network(X)[:, 0]) / sample.y_scale
         good.append(float(rss) <= np.sum(residual**2))
-    print(good)
     assert sum(good) >= fewest_successes(6, 6, 6)
 
 

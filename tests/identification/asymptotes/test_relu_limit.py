@@ -69,6 +69,7 @@ def test_networks_are_identified(network, options):
     assert parameter_error(found.network_, network) < 1e-8
 
 
+@pytest.mark.slow
 def test_most_networks_are_identified():
     successes = 0
     for seed in range(20, 26):

@@ -126,6 +126,7 @@ def test_all_bits_from_float32_outputs():
     assert n_complete >= 4
 
 
+@pytest.mark.slow
 def test_another_order_of_summation_needs_an_emulation():
     """As on other machines, libraries and thread counts: no bits with torch's order, all with the model's own."""
     model = outputs_in_order(float32_module(3), added_backwards)

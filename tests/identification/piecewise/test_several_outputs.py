@@ -200,8 +200,8 @@ def test_rate_from_probabilities():
     ("shape", "least"),
     [
         ((5, 12, 6, 4), 2),  # with few inputs, other methods have to recover the rest
-        ((20, 30, 30, 10), 5),
-        ((10, 20, 15, 3), 5),
+        pytest.param((20, 30, 30, 10), 5, marks=pytest.mark.slow),
+        pytest.param((10, 20, 15, 3), 5, marks=pytest.mark.slow),
         ((12, 14, 18, 6), 5),
     ],
 )

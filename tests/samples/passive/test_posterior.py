@@ -56,6 +56,7 @@ def test_the_mean_of_fits_to_fresh_noise_is_the_minimum_if_the_model_is_linear()
     assert np.allclose(np.var(x, axis=0) / np.diagonal(exact), 1.0, atol=0.3)
 
 
+@pytest.mark.slow
 def test_the_network_of_the_mean_has_smaller_errors_than_the_best_minimum():
     """With noise of 10 %: the mean ratio of the errors, and in how many of ten networks it is smaller."""
     ratios = []
@@ -73,7 +74,6 @@ def test_the_network_of_the_mean_has_smaller_errors_than_the_best_minimum():
         wanted = (values - shift) / unit
         best = network_of(minima.x[0], 6, architecture)
         ratios.append(np.mean((mean(X) - wanted) ** 2) / np.mean((best(X) - wanted) ** 2))
-    print(ratios)
     assert np.mean(ratios) < 1.0
     assert np.sum(np.array(ratios) <= 1.05) >= fewest_successes(len(SEEDS), 9, 10)
 
@@ -89,6 +89,7 @@ def test_the_evidence_chooses_the_variance_of_the_prior(scale, variance):
     assert minima.prior.biases[0] == variance
 
 
+@pytest.mark.slow
 def test_gelu_networks_with_two_hidden_layers_are_found_in_noise():
     """The residual is at most that of least squares from the true network, over seeds."""
     found = []
@@ -104,7 +105,6 @@ def test_gelu_networks_with_two_hidden_layers_are_found_in_noise():
         fits = BatchedNetworkFits(architecture, rows)
         from_truth = batched_levenberg_marquardt(fits, parameters_of(start)[None], Ending(max_iter=200, ftol=1e-9))
         found.append(result.fitted.cost <= 1.02 * from_truth.cost[0])
-    print(found)
     assert sum(found) >= fewest_successes(4, 9, 10)
 
 

@@ -8,7 +8,7 @@ from .facets import fine_facet, interior_facet
 from .points import bisect, bracket, sizes
 from .surfaces import crossing
 
-__all__ = ["MANY_INPUTS", "confirmed_beyond", "facet_from_plane"]
+__all__ = ["MANY_INPUTS", "confirmed_beyond", "facet_from_plane", "points_on"]
 
 MANY_INPUTS = 25  # from which the plane before the bend replaces a coarse normal beyond it (queries)
 _BEYOND = (0.05, 0.0125, 3e-3, 7e-4)  # distances beyond a bend up to which the boundary must be flat along the path
@@ -116,6 +116,14 @@ def _points_beyond(labels, surface, k, start, rng):
     return (Y + t[:, None] * N)[above == surface.pair[0]]
 
 
+def points_on(labels, surface, n, rng):
+    """Up to n boundary points (k, D) on paths across the units of a surface: they overdetermine its units."""
+    start, targets = surface.points[rng.randint(len(surface.points))], labels.draw(n, rng, _BEYOND_TARGETS)
+    Y, N, size = _bracketed(labels, surface, None, 0.0, start, targets)
+    t, _, above = bisect(labels, Y, N, -size, size, surface.pair[1])
+    return (Y + t[:, None] * N)[above == surface.pair[0]]
+
+
 def _is_predicted(labels, surface, k, start, rng):
     """Whether the boundary follows the surface beyond unit k, at some points far from the facet at `start`."""
     targets = labels.draw(_N_PREDICTED, rng, _BEYOND_TARGETS)
@@ -123,12 +131,13 @@ def _is_predicted(labels, surface, k, start, rng):
 
 
 def _bracketed(labels, surface, k, side, start, targets):
-    """Points (n, D) on paths to the targets beyond unit k, normals there, and half widths of intervals around.
+    """Points (n, D) on paths to the targets beyond unit k or any, normals there, and half widths of intervals around.
 
     Right behind an unknown bend the boundary is still within the interval; a little farther it is not.
     """
     paths = [surface.path(start, target).before_walls(labels.room) for target in targets]
-    paths, w = [path for path in paths if len(path.lengths)], surface.units.hyperplanes[k]
+    paths = [path for path in paths if len(path.lengths)]
+    w = np.zeros(len(start) + 1) if k is None else surface.units.hyperplanes[k]
     kept = [(np.zeros((0, len(start))), np.zeros((0, len(start))), np.zeros(0))]
     for share in _SHARES:
         good = np.arange(len(paths))

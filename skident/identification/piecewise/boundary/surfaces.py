@@ -24,6 +24,7 @@ _MAX_SIDES = 6  # bisections of a departure, on alternating sides
 _STEP = 0.3  # beyond a known hyperplane, at which its coefficient is measured
 _BRACKETS = (1.0, 4.0, 16.0)  # half widths of the interval that is bisected there, in steps
 _MAX_CHANGE = 3e-5  # of hyperplanes by a refinement; more comes from points that belong to unknown units
+_MAX_CHANGE_OVER = 1e-2  # the same by an overdetermined fit to rounding
 _MAX_RESIDUAL = 1e-10  # of a refinement; more has the same cause
 _MAX_OUTLIERS = 4  # of the points beyond a unit (budget)
 _FIT_TOL = 1e-7  # distance of a boundary point, relative to 1 + |x|, within which it belongs to the surface
@@ -31,6 +32,8 @@ _LOST_TOL = 1e-8  # the same distance for points that a refinement must not lose
 _CERTAIN = 1e-11  # the same distance from which a refinement could move units far
 _ASIDE = 1e-3  # distance from a point, in standard deviations, at which such a bend shows
 _DAMPING = 1e-6  # of combinations that few points determine: rounding would move them (rounding)
+_LITTLE_DAMPING = 1e-10  # of an overdetermined fit
+_STEPS = 3  # of an overdetermined fit (budget)
 _OVERDETERMINED = 1.1  # points per unknown of a large refinement, whose points must lie far apart (statistics)
 _ROUNDING = 2.5e-16  # standard deviation of bisected points, relative to 1 + |x|
 _MIN_EFFECT = 1e-12  # coefficient of a unit below which rounding explains it
@@ -134,18 +137,35 @@ class Surface:
         self.plane = self.plane + side * (new * w - coef[k] * H[k])
         H[k], coef[k] = w, new
 
-    def refine(self, X):
-        """Gauss-Newton of all units with known coefficients over those boundary points X of the pair that fit."""
+    def _logits(self):
+        """Indices of the units with known coefficients, and the logits of these units."""
         known = np.flatnonzero(~np.isnan(self.coef))
         column = np.append(self.coef[known], self.plane)
-        size, H = np.linalg.norm(column), self.units.hyperplanes
-        logits = Logits(H[known], np.column_stack([np.zeros(len(column)), column]))
+        return known, Logits(self.units.hyperplanes[known], np.column_stack([np.zeros(len(column)), column]))
+
+    def n_missing(self, X):
+        """How many boundary points its units lack, besides X (n, D), until a fit is overdetermined."""
+        _, logits = self._logits()
+        unknowns = logits.hyperplanes.size + len(logits.coef)
+        return max(0, int(np.ceil(_OVERDETERMINED * unknowns)) - int(np.sum(_fits(logits, X, _FIT_TOL))))
+
+    def refine(self, X):
+        """Gauss-Newton of all units with known coefficients over those boundary points X of the pair that fit.
+
+        An overdetermined fit to rounding may move the units far: no other ones explain so many points.
+        """
+        known, logits = self._logits()
+        column, H = logits.coef[:, 1], self.units.hyperplanes
+        size = np.linalg.norm(column)
         own = X[_fits(logits, X, _FIT_TOL)]
         unknowns = H[known].size + len(column)
         if len(own) < (len(column) if unknowns <= MAX_UNKNOWNS else _OVERDETERMINED * unknowns):
             return
-        found, worst = refined(logits, own, np.tile([1, 0], (len(own), 1)), steps=1, damping=_DAMPING)
-        if worst > _MAX_RESIDUAL or np.abs(found.hyperplanes - H[known]).max(initial=0.0) > _MAX_CHANGE:
+        over = len(own) >= _OVERDETERMINED * unknowns
+        steps, damping = (_STEPS, _LITTLE_DAMPING) if over else (1, _DAMPING)
+        found, worst = refined(logits, own, np.tile([1, 0], (len(own), 1)), steps=steps, damping=damping)
+        change = np.abs(found.hyperplanes - H[known]).max(initial=0.0)
+        if worst > _MAX_RESIDUAL or change > (_MAX_CHANGE_OVER if over else _MAX_CHANGE):
             return
         if np.sum(_fits(found, X, _LOST_TOL)) < np.sum(_fits(logits, X, _LOST_TOL)):
             return  # the points near the facets measured determine too little
