@@ -106,10 +106,11 @@ def separating(H, N, X, seen):
     return np.einsum("k,kfc->fc", found.x[:k], N)
 
 
-def refined(logits, X, pairs, steps=4, damping=1e-10):
+def refined(logits, X, pairs, steps=4, damping=1e-10, enough=2e-15):
     """Gauss-Newton over hyperplanes and coefficients at boundary points; the logits and the largest residual.
 
     `damping` is relative to the usual coefficient of an equation: combinations that the points determine less stay.
+    No step follows once the largest residual is `enough`.
     """
     H, coef = logits.hyperplanes.copy(), logits.coef / np.linalg.norm(logits.coef)
     m, best = len(H), (np.inf, logits)
@@ -122,7 +123,7 @@ def refined(logits, X, pairs, steps=4, damping=1e-10):
         converged = worst < _CONVERGED and worst > _FALLING_STEP * best[0]
         if worst < best[0]:
             best = worst, Logits(H.copy(), coef.copy())
-        if step == steps or worst < 2e-15 or converged:
+        if step == steps or worst < enough or converged:
             break
         system, target = np.vstack([J[keep], _gauge(H, coef)]), np.append(-r[keep], np.zeros(1 + m))
         change = damped_solution(system, target, damping)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["bisect", "bracket", "orthonormal_complement", "random_crossings", "sizes"]
+__all__ = ["PARTS", "bisect", "bracket", "orthonormal_complement", "random_crossings", "sizes"]
 
 _BISECTION_TOL = 4e-16  # relative to 1 + |x|: two roundings of float64
 _MAX_STEPS = 1100  # halvings of a float64 interval at most
+_FEW = 4  # points whose intervals are cut into `PARTS` (budget of calls against labels)
+PARTS = 4  # of the interval around few points, per call
 _RADII = (0.5, 4.0)  # standard deviations of random segments' ends, log-uniform (tuned on planted networks)
 _MAX_DRAWS = 60  # draws of segments before the labels count as constant (budget)
 
@@ -24,24 +26,29 @@ def orthonormal_complement(u, rng):
 
 
 def bisect(labels, X, U, low, high, below, tol=None):
-    """Bisect X + t U (n, D) between `low`, where the label is `below`, and `high`; t and the labels on both sides."""
+    """Bisect X + t U (n, D) between `low`, where the label is `below`, and `high`; t and the labels on both sides.
+
+    Intervals of few points are cut into more parts per call: half the calls of the model for half as many labels more.
+    """
     n = len(X)
     U = np.broadcast_to(U, X.shape)
     low, high = (np.array(np.broadcast_to(t, n), dtype=float) for t in (low, high))
     below = np.array(np.broadcast_to(below, n))
     above = below.copy()
     tol = np.broadcast_to(_BISECTION_TOL * sizes(X) / np.linalg.norm(U, axis=1) if tol is None else tol, n)
-    active = np.arange(n)
     for _ in range(_MAX_STEPS):
         middle = (low + high) / 2
         active = np.flatnonzero((np.abs(high - low) > tol) & (middle != low) & (middle != high))
         if not len(active):
             break
-        seen = labels(X[active] + middle[active, None] * U[active])
-        same = seen == below[active]
-        low[active[same]] = middle[active[same]]
-        other = active[~same]
-        high[other], above[other] = middle[other], seen[~same]
+        parts = PARTS if len(active) <= _FEW else 2
+        T = np.linspace(low[active], high[active], parts + 1, axis=1)
+        inside = X[active, None] + T[:, 1:-1, None] * U[active, None]
+        seen = labels(inside.reshape(-1, X.shape[1])).reshape(len(active), -1)
+        other = np.column_stack([seen != below[active, None], np.ones(len(active), dtype=bool)])
+        first, rows = np.argmax(other, axis=1), np.arange(len(active))
+        above[active] = np.column_stack([seen, above[active]])[rows, first]
+        low[active], high[active] = T[rows, first], T[rows, first + 1]
     return (low + high) / 2, below, above
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .joint import MAX_UNKNOWNS, Logits, refined
-from .points import bisect, bracket, sizes
+from .points import PARTS, bisect, bracket, sizes
 
 __all__ = ["EXPLAINED", "Path", "Surface", "Touch", "departure"]
 
@@ -33,6 +33,7 @@ _CERTAIN = 1e-11  # the same distance from which a refinement could move units f
 _ASIDE = 1e-3  # distance from a point, in standard deviations, at which such a bend shows
 _DAMPING = 1e-6  # of combinations that few points determine: rounding would move them (rounding)
 _LITTLE_DAMPING = 1e-10  # of an overdetermined fit
+_ENOUGH = 1e-12  # largest residual after which no step follows (budget)
 _STEPS = 3  # of an overdetermined fit (budget)
 _OVERDETERMINED = 1.1  # points per unknown of a large refinement, whose points must lie far apart (statistics)
 _ROUNDING = 2.5e-16  # standard deviation of bisected points, relative to 1 + |x|
@@ -163,7 +164,8 @@ class Surface:
             return
         over = len(own) >= _OVERDETERMINED * unknowns
         steps, damping = (_STEPS, _LITTLE_DAMPING) if over else (1, _DAMPING)
-        found, worst = refined(logits, own, np.tile([1, 0], (len(own), 1)), steps=steps, damping=damping)
+        pairs = np.tile([1, 0], (len(own), 1))
+        found, worst = refined(logits, own, pairs, steps=steps, damping=damping, enough=_ENOUGH)
         change = np.abs(found.hyperplanes - H[known]).max(initial=0.0)
         if worst > _MAX_RESIDUAL or change > (_MAX_CHANGE_OVER if over else _MAX_CHANGE):
             return
@@ -346,16 +348,14 @@ def departure(labels, path, pair):
 def _bisect_side(labels, path, pair, side, low, high):
     """The arc length between low and high from which the label on one side of a path is not that of the pair.
 
-    One label per step; the other side may depart earlier, where the path then crosses the boundary.
+    The other side may depart earlier, where the path then crosses the boundary.
     """
     while high - low > _BEND_TOL * (1.0 + high):
-        middle = (low + high) / 2
-        X, i = path.at(np.array([middle]))
-        step = (1 - 2 * side) * _OFFSET * sizes(X)[:, None] * path.normals(i)
-        if labels(X + step)[0] == pair[side]:
-            low = middle
-        else:
-            high = middle
+        s = np.linspace(low, high, PARTS + 1)
+        X, i = path.at(s[1:-1])
+        step = (1 - 2 * side) * (_OFFSET * sizes(X))[:, None] * path.normals(i)
+        first = int(np.argmax(np.append(labels(X + step) != pair[side], True)))
+        low, high = s[first], s[first + 1]
     return low
 
 
