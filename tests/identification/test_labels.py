@@ -22,6 +22,7 @@ from skident.datasets import make_network
 from skident.identification.piecewise.boundary import one_layer
 from skident.identification.piecewise.boundary.facets import Facet
 from skident.identification.piecewise.boundary.large import jumps_fitted
+from skident.identification.piecewise.boundary.points import bisect
 from skident.identification.piecewise.boundary.surfaces import Surface
 from skident.identification.piecewise.boundary.units import Units
 from skident.oracle import NotIdentified
@@ -98,6 +99,30 @@ def test_a_point_behind_an_unknown_bend_is_recognized(bend, flat):
     x = np.array([-1e-8 - bend * 1e-7, 1e-7, 0.3, 0.2])
     assert surface.is_suspect(x[None])
     assert surface.is_flat(labels, x, np.random.RandomState(0)) == flat
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_units_that_few_points_determine_are_accurate_once_these_overdetermine_them(seed):
+    """Errors of 3e-8 fall to rounding by one fit; the number of missing points is that of the unknowns and a tenth."""
+    rng = np.random.default_rng(seed)
+    (W, b), _, logit = _planted(seed)
+    norms, far = np.linalg.norm(W, axis=1), 3 * rng.standard_normal((2000, 6))
+    H = np.column_stack([W, b]) / norms[:, None]
+    low, high = far[logit(far) < 0][:300], far[logit(far) > 0][:300]
+    n = min(len(low), len(high))
+    t, _, _ = bisect(lambda X: (logit(X) > 0).astype(int), low[:n], high[:n] - low[:n], 0.0, 1.0, 0)
+    X = low[:n] + t[:, None] * (high[:n] - low[:n])
+    units = Units(6)
+    for h in H + 3e-8 * rng.standard_normal(H.shape):
+        units.append(h / np.linalg.norm(h[:-1]))
+    values = np.column_stack([np.abs(X @ H[:, :-1].T + H[:, -1]), X, np.ones(n)])
+    column = np.linalg.svd(values)[2][-1]
+    surface = Surface(Facet(X[0], column[3:], (1, 0)), units)
+    surface.coef[:] = column[:3]
+    assert surface.n_missing(X[:0]) == int(np.ceil(1.1 * (3 * 7 + 3 + 7)))
+    assert surface.n_missing(X) == 0
+    surface.refine(X)
+    assert np.abs(units.hyperplanes - H).max() < 1e-12
 
 
 @pytest.mark.parametrize("slope", [0.01, 0.3])
