@@ -21,6 +21,7 @@ from skident import NetworkIdentifier
 from skident.datasets import make_network
 from skident.identification.piecewise.boundary import one_layer
 from skident.identification.piecewise.boundary.facets import Facet
+from skident.identification.piecewise.boundary.growth import _places
 from skident.identification.piecewise.boundary.large import jumps_fitted
 from skident.identification.piecewise.boundary.points import bisect
 from skident.identification.piecewise.boundary.surfaces import Surface
@@ -99,6 +100,18 @@ def test_a_point_behind_an_unknown_bend_is_recognized(bend, flat):
     x = np.array([-1e-8 - bend * 1e-7, 1e-7, 0.3, 0.2])
     assert surface.is_suspect(x[None])
     assert surface.is_flat(labels, x, np.random.RandomState(0)) == flat
+
+
+def test_a_scale_is_confirmed_at_another_point_than_it_was_measured_at():
+    """Also where a known hyperplane lies so near the bend that both steps beyond it are cut short."""
+    bend = np.array([1.0, 0.5, 0.0, 0.0]) / np.hypot(1.0, 0.5)
+    units = Units(3)
+    units.append(np.array([0.0, 1.0, 0.0, -0.05]))
+    surface = Surface(Facet(np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]), (1, 0)), units)
+    surface.coef[0] = 0.2
+    places = _places(surface, surface.plane, Facet(np.array([-0.05, 0.1, 0.0]), bend, (1, 0)), np.ones(1))
+    (first, _, _), (second, _, _) = places
+    assert np.linalg.norm(first - second) > 0.01
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -26,6 +26,7 @@ _AGREEMENT = 1e-6  # relative, of these scales; those of another unit differ by 
 _ON_UNIT = 1e-6  # distance of the bend from the unit's hyperplane, relative to 1 + |x|
 _MIN_SINE = 1e-6  # of the angle at a bend; smaller ones are lost in rounding
 _STEPS = (0.3, 0.1)  # beyond a known hyperplane, at which the scale of a facet is measured, and confirmed
+_SHARE = 0.5  # of the way to the bend, at most, for the first of these; the second must be another point
 _FLAT_AT = np.array([0.4, 0.97])  # of the way to that hyperplane, where the facet must be flat
 _MAX_TRIED = 40  # known hyperplanes from which the scale is measured (budget)
 _MIN_SIDE = 1e-6  # distance of a boundary point from the new unit's hyperplane, from which its side is certain
@@ -181,7 +182,7 @@ def _places(surface, plane, facet, signs):
         if t >= 0.9 * room:
             continue
         for again, step in enumerate(_STEPS):
-            x = q + (t + min(step, 0.5 * (room - t))) * e
+            x = q + (t + min(step, _SHARE * step / _STEPS[0] * (room - t))) * e
             J = _jump(surface, signs, x)
             if J is not None:
                 places.append((again, -abs(J @ np.append(x, 1.0)) / (1 + t) ** 2, x, q + t * e, J))
