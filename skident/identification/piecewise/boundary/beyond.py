@@ -15,6 +15,8 @@ _BEYOND = (0.05, 0.0125, 3e-3, 7e-4)  # distances beyond a bend up to which the 
 _ALONG_ERROR = 1e-6  # of the boundary point at that distance, over the distance
 _FLAT_TOL = 2e-4  # deviation of the boundary half the way from a straight line, over that distance
 _MIN_BEND = 5e-6  # deviation from the plane before the bend, over that distance, below which the plane is inaccurate
+_BEND_ERROR = 1e-5  # of the bend's position along the path
+_ROUNDING = 1e-11  # of a facet's plane at the bend, relative to 1 + |x|
 _CENTER = 0.6  # of that distance, at which the facet's center lies
 _RADII = ((0.06, 0.3), (0.012, 0.3), (0.012, 1.0))  # of its points, over that distance, and brackets over the radius
 _ERROR = 3e-5  # of its points, over the radius
@@ -56,8 +58,18 @@ def facet_from_plane(labels, n, pair, x, d, rng):
             away = _away(rough.normal, n, d)
             ridge = q - _to_ridge(rough, n, x, away) * away
             facet = interior_facet(labels, ridge, rough.normal, r, pair, away, rng, (_SLACK, _INWARD))
-            return facet or fine_facet(labels, q, rough.normal, r, pair, rng, _FALLBACK)
+            facet = facet or fine_facet(labels, q, rough.normal, r, pair, rng, _FALLBACK)
+            if facet is None or _meets(facet, x, d):
+                return facet
+            break
     return None
+
+
+def _meets(facet, x, d):
+    """Whether a facet continues the boundary from the bend at x in direction d: a second bend may lie between both."""
+    return abs(facet.plane @ np.append(x, 1.0)) <= _BEND_ERROR * abs(facet.normal @ d) + _ROUNDING * (
+        1.0 + np.linalg.norm(x)
+    )
 
 
 def _away(normal, n, d):
