@@ -349,7 +349,7 @@ def _check_basis(found, model, X, rng):
         return np.column_stack([np.abs(X @ W + b)[:, :m], X, np.ones(len(X))])
 
     def changed(direction):
-        step = 1e-3 * direction / np.linalg.norm(direction)
+        step = 1e-5 * direction / np.linalg.norm(direction)  # far along it, another class may become the first one
         return np.mean(np.argmax(found.decision_function(B) + features(B) @ step, axis=1) != model(B))
 
     B = np.vstack([P, Q])
