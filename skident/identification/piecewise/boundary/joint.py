@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg import lapack, solve_triangular
 from scipy.optimize import linprog
 
 from skident.budget import check_deadline
@@ -21,6 +21,7 @@ _NULL_TOL = 2e-9  # singular value per root of the points that is a null vector 
 _GAP = 20.0  # between the singular values of null vectors of rough hyperplanes and the others
 _SINGULAR = 1e-14  # diagonal entry of a triangular factor, over the largest one, that is zero (rounding)
 _ROUNDING = 2.5e-16  # standard deviation of bisected points, relative to 1 + |x|
+_BLOCK = 64  # columns of a block of a factorization that rows are added to (processor time)
 _MOST = 0.9  # of new boundary points, whose standard errors are bounded (statistics)
 _LARGE_ROUNDS = 4  # fits of large networks: the activation patterns near bends are better known after each (budget)
 _FITTED = 1e-13  # largest residual after which no further one follows (rounding)
@@ -173,7 +174,7 @@ class Precision:
         if self._regular() and len(X):
             leverages = np.sum(solve_triangular(self._R, J.T, trans=1) ** 2, axis=0)
             errors = _ROUNDING * np.sqrt(np.quantile(leverages, _MOST))
-        self._R = np.linalg.qr(np.vstack([self._R, J[keep]]), mode="r")
+        self._R = _with_rows(self._R, J[keep])
         return errors
 
     def _regular(self):
@@ -186,8 +187,15 @@ class Precision:
         """The largest standard error of an entry of a hyperplane."""
         if not self._regular():
             return np.inf
-        inverse = solve_triangular(self._R, np.eye(self._R.shape[1]))
+        inverse = lapack.dtrtri(self._R)[0]
         return _ROUNDING * np.sqrt(np.sum(inverse[: self._H.size] ** 2, axis=1).max(initial=0.0))
+
+
+def _with_rows(R, J):
+    """Triangular factor of the rows that `R` (k, n) factorizes and rows J; those of a square one cost n^2 each."""
+    if R.shape[0] == R.shape[1]:
+        return np.triu(lapack.dtpqrt(0, min(_BLOCK, len(R)), R, J)[0])
+    return np.linalg.qr(np.vstack([R, J]), mode="r")
 
 
 def damped_solution(A, b, damping):

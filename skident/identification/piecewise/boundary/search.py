@@ -31,7 +31,6 @@ _SPREAD_PER_UNIT = 2  # further ones
 _NEAR = 1e-6  # distance from a known hyperplane, relative to 1 + |x|, within which a bend is that unit's
 _MAX_TRIES = 4  # paths towards an unexplained boundary point before a facet is measured there
 _MAX_REFINED = 500  # entries of hyperplanes up to which a surface is refined after each unit (processor time)
-_DETERMINING_ROUNDS = 4  # of boundary points that overdetermine few units (budget)
 _GROWTH = 1.1  # of the number of units, after which it is refined later
 _NEAREST = 5  # points of a surface from which these paths start
 _MIN_SHARE = 1e-3  # coefficient over the largest one, from which it links the scales of two surfaces
@@ -263,15 +262,12 @@ class Search:
                     self._waiting.append(item)
 
     def _determine(self, surface):
-        """Bisect boundary points across the surface's units until these are overdetermined, or for some rounds."""
-        for _ in range(_DETERMINING_ROUNDS):
-            own = [set(p) == set(surface.pair) for p in self.pairs]
-            missing = surface.n_missing(np.array(self.points)[own])
-            if not missing:
-                return
-            X = points_on(self.labels, surface, missing, self.rng)
-            self.far.extend(range(len(self.points), len(self.points) + len(X)))
-            self.remember(X, [surface.pair] * len(X))
+        """Bisect boundary points across the surface's units as far as these are not overdetermined."""
+        own = [set(p) == set(surface.pair) for p in self.pairs]
+        missing = min(surface.n_missing(np.array(self.points)[own]), self.labels.n_features)
+        X = points_on(self.labels, surface, missing, self.rng) if missing else np.zeros((0, self.labels.n_features))
+        self.far.extend(range(len(self.points), len(self.points) + len(X)))
+        self.remember(X, [surface.pair] * len(X))
 
     def _refine(self, surface):
         """Fit the surface to its boundary points, so that errors do not grow from unit to unit."""
