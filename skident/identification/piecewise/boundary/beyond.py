@@ -16,7 +16,7 @@ _ALONG_ERROR = 1e-6  # of the boundary point at that distance, over the distance
 _FLAT_TOL = 2e-4  # deviation of the boundary half the way from a straight line, over that distance
 _MIN_BEND = 5e-6  # deviation from the plane before the bend, over that distance, below which the plane is inaccurate
 _BEND_ERROR = 1e-5  # of the bend's position along the path
-_ROUNDING = 1e-11  # of a facet's plane at the bend, relative to 1 + |x|
+_LATE = 2e-9  # of a bend along the normal, relative to 1 + |x|: it shows once labels beside the path are other ones
 _CENTER = 0.6  # of that distance, at which the facet's center lies
 _RADII = ((0.06, 0.3), (0.012, 0.3), (0.012, 1.0))  # of its points, over that distance, and brackets over the radius
 _ERROR = 3e-5  # of its points, over the radius
@@ -67,7 +67,7 @@ def facet_from_plane(labels, n, pair, x, d, rng):
 
 def _meets(facet, x, d):
     """Whether a facet continues the boundary from the bend at x in direction d: a second bend may lie between both."""
-    return abs(facet.plane @ np.append(x, 1.0)) <= _BEND_ERROR * abs(facet.normal @ d) + _ROUNDING * (
+    return abs(facet.plane @ np.append(x, 1.0)) <= _BEND_ERROR * abs(facet.normal @ d) + _LATE * (
         1.0 + np.linalg.norm(x)
     )
 

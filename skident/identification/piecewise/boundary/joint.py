@@ -25,6 +25,7 @@ _BLOCK = 64  # columns of a block of a factorization that rows are added to (pro
 _MOST = 0.9  # of new boundary points, whose standard errors are bounded (statistics)
 _LARGE_ROUNDS = 4  # fits of large networks: the activation patterns near bends are better known after each (budget)
 _FITTED = 1e-13  # largest residual after which no further one follows (rounding)
+_LARGEST = 10.0  # over the usual residual (statistics)
 _FALLING = 0.3  # factor by which the largest residual must fall from one to the next (budget)
 _CONVERGED = 1e-12  # largest residual from which a step that hardly lowers it is the last one (rounding)
 _FALLING_STEP = 0.5  # factor by which a step must lower it
@@ -116,7 +117,7 @@ def refined(logits, X, pairs, steps=4, damping=1e-10, enough=2e-15):
     H, coef = logits.hyperplanes.copy(), logits.coef / np.linalg.norm(logits.coef)
     m, best = len(H), (np.inf, logits)
     if H.size + coef[:, 1:].size > MAX_UNKNOWNS:
-        return _refined_large(logits, X, pairs)
+        return _refined_large(logits, X, pairs, enough)
     for step in range(steps + 1):
         check_deadline()
         r, J, keep = _linearized(H, coef, X, pairs)
@@ -136,16 +137,16 @@ def refined(logits, X, pairs, steps=4, damping=1e-10, enough=2e-15):
     return best[1], best[0]
 
 
-def _refined_large(logits, X, pairs):
+def _refined_large(logits, X, pairs, enough):
     if logits.coef.shape[1] > 2:
         return logits, np.inf
     H, column, worst = logits.hyperplanes, logits.coef[:, 1] - logits.coef[:, 0], np.inf
     for _ in range(_LARGE_ROUNDS):
-        H, column = jumps_fitted(H, column, X)
+        H, column = jumps_fitted(H, column, X, enough)
         found = Logits(H, np.column_stack([np.zeros(len(column)), column]))
         off = found.distances(X, pairs)
         before, worst = worst, off[off < 1e-6 + _OUTLIER * np.median(off)].max(initial=0.0)
-        if worst < _FITTED or worst > _FALLING * before:
+        if worst < max(_FITTED, _LARGEST * enough) or worst > _FALLING * before:
             break
     return found, worst
 

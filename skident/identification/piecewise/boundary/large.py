@@ -13,17 +13,18 @@ from .points import sizes
 __all__ = ["jumps_fitted"]
 
 _MAX_STEPS = 600  # of the iteration (budget)
-_TOL = 1e-8  # gradient of the residual, relative, at which the iteration ends; further fits follow
+_TOL = 1e-8  # fall of the residual, and its gradient, relative, at which the iteration ends; further fits follow
 _RIDGE = 1e-10  # of the preconditioner's factors, relative to their mean diagonal
 _NEAR_BEND = 1e-5  # distance from a hyperplane within which the side of a point is uncertain
 _WRONG = 1e-4  # distance from the predicted boundary, over 1 + |x|, of a point of another unit
 
 
-def jumps_fitted(H, column, X):
+def jumps_fitted(H, column, X, enough=0.0):
     """Hyperplanes (m, D + 1) and coefficients (m + D + 1,) of ``column @ (|z|, x, 1) = 0`` fitted to points X (n, D).
 
     With fixed signs of z the equation is linear in each unit's jump, coefficient times hyperplane, and in the affine
-    part. Preconditioned by the Kronecker product of the moments of signs and of inputs.
+    part. Preconditioned by the Kronecker product of the moments of signs and of inputs. The iteration ends at residuals
+    of `enough`, relative to 1 + |x|, in root mean square.
     """
     m, one = len(H), np.column_stack([X, np.ones(len(X))])
     z = one @ H.T
@@ -48,7 +49,8 @@ def jumps_fitted(H, column, X):
         return half((B * e[:, None]).T @ one, True).ravel()
 
     A = LinearOperator((len(r), U.size), matvec=forward, rmatvec=backward, dtype=float)
-    U = U + half(lsqr(A, r, atol=_TOL, btol=_TOL, iter_lim=_MAX_STEPS)[0], False)
+    fall = max(_TOL, enough * np.sqrt(len(r)) / max(np.linalg.norm(r), np.finfo(float).tiny))
+    U = U + half(lsqr(A, r, atol=_TOL, btol=fall, iter_lim=_MAX_STEPS)[0], False)
     size = np.linalg.norm(U[:m, :-1], axis=1)
     sign = np.sign(np.sum(U[:m] * H, axis=1))
     return sign[:, None] * U[:m] / size[:, None], np.append(sign * size, U[m])

@@ -38,7 +38,7 @@ _MIN_TREE = 4  # axis-parallel normals, and none else, after which the model is 
 _MAX_PENDING = 20  # bends of which no two lie on a common hyperplane, after which no network explains them
 _DEEP_PENDING = 4  # such bends from which units are examined for a layer before them (budget)
 _DEEP_PLACES = 2  # on each of these units without a bend, after which there is one
-_MAX_TESTED = 12  # units that are examined for that (budget)
+_MAX_TESTED = 12  # units that are examined for that, and one more for each such bend (budget)
 _PENDING_PER_UNIT = 2  # further ones per unit
 _COARSE_LARGEST = 1e-2  # radius of these facets: the regions of forests are small
 _MAX_CURVED = 6  # boundary points without a flat facet, and none with one, after which the boundary is curved
@@ -242,8 +242,6 @@ class Search:
         self.remember(X, [surface.pair] * len(X))
         surface.points.append(facet.point)
         self.said()
-        if not large and len(facet.point) >= MANY_INPUTS:
-            self._determine(surface)
         if not large or len(self.units.hyperplanes) > _GROWTH * self._refined:
             self._refine(surface)
         return True
@@ -261,19 +259,24 @@ class Search:
                 else:
                     self._waiting.append(item)
 
+    def _own(self, surface):
+        """Indices of the boundary points of the surface's pair of classes; of large networks, those far from facets."""
+        own = np.flatnonzero([set(p) == set(surface.pair) for p in self.pairs])
+        return np.intersect1d(own, self.far) if self.units.hyperplanes.size > MAX_UNKNOWNS else own
+
     def _determine(self, surface):
         """Bisect boundary points across the surface's units as far as these are not overdetermined."""
-        own = [set(p) == set(surface.pair) for p in self.pairs]
-        missing = min(surface.n_missing(np.array(self.points)[own]), self.labels.n_features)
-        X = points_on(self.labels, surface, missing, self.rng) if missing else np.zeros((0, self.labels.n_features))
-        self.far.extend(range(len(self.points), len(self.points) + len(X)))
-        self.remember(X, [surface.pair] * len(X))
+        X, D = np.array(self.points)[self._own(surface)].reshape(-1, self.labels.n_features), self.labels.n_features
+        if (missing := min(surface.n_missing(X), D)) > 0:
+            X = points_on(self.labels, surface, missing, self.rng)
+            self.far.extend(range(len(self.points), len(self.points) + len(X)))
+            self.remember(X, [surface.pair] * len(X))
 
     def _refine(self, surface):
         """Fit the surface to its boundary points, so that errors do not grow from unit to unit."""
-        own = np.flatnonzero([set(p) == set(surface.pair) for p in self.pairs])
-        if self.units.hyperplanes.size > MAX_UNKNOWNS:
-            own = np.intersect1d(own, self.far)
+        if self.labels.n_features >= MANY_INPUTS and self.units.hyperplanes.size <= MAX_UNKNOWNS:
+            self._determine(surface)
+        own = self._own(surface)
         X = np.array(self.points)[own]
         for i in np.flatnonzero(surface.is_suspect(X)):
             if own[i] not in self._flat:
@@ -323,14 +326,15 @@ class Search:
         H = self.units.hyperplanes
         if len(H) < 2 or not self.one_layer:
             return
-        for k in range(self._tested, min(len(H), _MAX_TESTED)):
+        end = min(len(H), _MAX_TESTED + len(self.units.pending))
+        for k in range(self._tested, end):
             hits, total = bends_along(self.labels, H[k], self.rng, _DEEP_PLACES, rough=True)
             if total == _DEEP_PLACES and hits == 0:
                 raise NotIdentified(
                     "boundary", "deep", "the decision boundary bends on parts of hyperplanes only: the model has more "
                     "than one hidden layer.",
                 )  # fmt: skip
-        self._tested = len(H)
+        self._tested = max(self._tested, end)
 
     def _refuse_curved(self):
         self.curved += 1
