@@ -13,6 +13,7 @@ from skident.oracle import NotIdentified, OutOfBudgetError
 from ..attempt import Attempt, max_error_over_deviation
 from ..piecewise.deep.network import find_deep_relu_network
 from ..piecewise.kernel.output_error import DeepProbe, probe_of
+from ..piecewise.many_layers.network import find_layers
 from ..piecewise.maxout.network import find_maxout_network
 from ..piecewise.noisy.network import find_noisy_deep_network
 from ..piecewise.several_outputs.network import MIN_OUTPUTS, find_network
@@ -27,6 +28,7 @@ _REACH = 1e3  # half length of lines, in units of sqrt(D) standard deviations
 _MAX_UNITS = 1000  # hidden units at most of one layer of unknown width (budget)
 # Reasons of `NotIdentified` for which a network may have more than one hidden layer.
 _MORE_LAYERS = {"layers", "crowded", "bent", "signs", "ambiguous", "undecided", "unexplained", "unresolved"}
+_MOST_INPUTS = 40  # up to which normals of critical points of all layers are measured first (budget: D + 12 queries each)
 _FURTHER_CHECKS = 17  # outputs that decide whether units are missing, per held-out sample (budget)
 _MAX_POLISHED = 30_000  # parameters up to which bits, or a small tol, are worth a fit to outputs (budget: 20 s)
 _SMALL_TOL = 1e-10  # below which fits to Jacobians are not accurate enough: they leave errors of 1e-9 to 1e-11
@@ -208,16 +210,10 @@ def _deep(problem, leaky):
             return _with_shared_jacobians(problem)
         except NotIdentified:  # another depth or width: layer by layer below
             pass
-    with problem.log.stage("layers (hyperplanes and facets)", oracle, None, "units") as entry:
-        output_error = probe_of(oracle, problem.rng).output_error
-        found = find_deep_relu_network(
-            DeepProbe(oracle, output_error, problem.held_out.outputs.std(axis=0)),
-            rng=problem.rng,
-            leaky=leaky,
-            callback=entry["progress"],
-            n_validation=_FURTHER_CHECKS * len(problem.held_out.inputs),
-            inputs=problem.held_out.inputs,
-        )
+    probe = DeepProbe(oracle, probe_of(oracle, problem.rng).output_error, problem.held_out.outputs.std(axis=0))
+    found = _from_critical_points(problem, probe) if _has_shared_critical_points(problem) else None
+    if found is None or found.wrong_share:
+        found = _better(found, lambda: _by_facets(problem, probe, leaky))
     caveat, evidence = _evidence_of(found)
     pairs = bool(found.n_linear or found.n_skips)
     minimal = pairs or not _has_alike_units(found.network)  # pairs are alike, and declared
@@ -225,11 +221,52 @@ def _deep(problem, leaky):
     return replace(_attempt(problem, found.network, minimal, caveat, evidence), undetermined=undetermined)
 
 
-def _shares_jacobians(problem):
-    """Whether two hidden layers may be recovered from Jacobians that critical points share."""
+def _by_facets(problem, probe, leaky=False, start=None):
+    """The `DeepNetwork` whose units are followed from facet to facet, from the first layer or a `start`."""
+    with problem.log.stage("layers (hyperplanes and facets)", problem.oracle, None, "units") as entry:
+        return find_deep_relu_network(
+            probe,
+            rng=problem.rng,
+            leaky=leaky,
+            callback=entry["progress"],
+            n_validation=_FURTHER_CHECKS * len(problem.held_out.inputs),
+            inputs=problem.held_out.inputs,
+            start=start,
+        )
+
+
+def _from_critical_points(problem, probe):
+    """The `DeepNetwork` that starts from layers found in one set of critical points; None if it explains too little."""
+    try:
+        with problem.log.stage("layers (critical points of all layers)", problem.oracle, None, "units") as entry:
+            start = find_layers(probe, problem.rng, entry["progress"])
+        return None if start is None else _by_facets(problem, probe, start=start)
+    except NotIdentified:
+        return None
+
+
+def _better(found, search):
+    """The `DeepNetwork` of a search, or the one found before if that is better, or the search fails."""
+    try:
+        other = search()
+    except (NotIdentified, OutOfBudgetError):
+        if found is None:
+            raise
+        return found
+    return other if found is None or other.wrong_share < found.wrong_share else found
+
+
+def _has_shared_critical_points(problem):
+    """Whether critical points of several outputs, whose normals cost a Jacobian for a few, may be measured at first."""
+    few = problem.oracle.n_inputs <= _MOST_INPUTS and problem.oracle.response != "predict_proba"
+    return few and problem.activations[0] == "relu" and _shares_jacobians(problem, deep=True)
+
+
+def _shares_jacobians(problem, deep=False):
+    """Whether two hidden layers, or more, may be recovered from Jacobians that critical points share."""
     oracle, widths = problem.oracle, problem.widths
     exact = oracle.accuracy.exact and oracle.input_range is None and oracle.output_bounds is None
-    fits = widths is None or len(widths) == 3
+    fits = deep or widths is None or len(widths) == 3
     return exact and not oracle.precision.is_coarse_binary and oracle.n_outputs >= MIN_OUTPUTS and fits
 
 

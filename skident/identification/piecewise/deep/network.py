@@ -68,7 +68,9 @@ class DeepNetwork:
     n_skips: int = 0  # layers with units that only pass on the outputs of the layer before, or its inputs
 
 
-def find_deep_relu_network(probe, *, rng, leaky=False, callback=None, n_validation=5000, inputs=None, max_queries=None):
+def find_deep_relu_network(
+    probe, *, rng, leaky=False, callback=None, n_validation=5000, inputs=None, max_queries=None, start=None
+):
     """The best `DeepNetwork` of unknown depth and widths for the outputs of a `DeepProbe`; see its `wrong_share`.
 
     The units of the next layer are linear in features of the known layers, the signs of a layer solve linear equations
@@ -78,12 +80,15 @@ def find_deep_relu_network(probe, *, rng, leaky=False, callback=None, n_validati
     called with the units detected so far. `n_validation` held-out outputs, a fifth of them where missing units would
     show, also between and beyond `inputs` (n, D). Raises `NotIdentified` if no network explains most of the outputs
     ("linear" without boundaries, else "unexplained"), and `OutOfBudgetError` if the budget ends before. A search that
-    explains nothing ends after `max_queries`, by default ``400_000 + 10_000 D``.
+    explains nothing ends after `max_queries`, by default ``400_000 + 10_000 D``. It can `start` from hyperplanes
+    (K, D + 1) of the first layer, and a dictionary of `LayerUnits` by depth.
     """
     if max_queries is None:
         max_queries = _MAX_QUERIES + _MAX_QUERIES_PER_INPUT * probe.n_inputs
     inputs = np.zeros((0, probe.n_inputs)) if inputs is None else inputs
     search = _DeepSearch(probe, rng, leaky, callback, int(_RANDOM_SHARE * n_validation), inputs, max_queries)
+    if start is not None:
+        search.first.planes, search.layers = start
     try:
         search.run()
     except OutOfBudgetError:
@@ -107,7 +112,8 @@ class _DeepSearch:
 
     def run(self):
         """Rounds of reading and repair, until held-out outputs are right or nothing helps."""
-        self._find_first_layer()
+        if not self.layers:
+            self._find_first_layer()
         for n_repairs in range(_N_REPAIRS + 1):
             readout = self._read_layers()
             self.share = readout.share

@@ -1,0 +1,131 @@
+"""Candidates for units of the next layer: critical points in different linear regions that one unit explains."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["accurate_vector", "clusters_of_jumps", "gram_matrices", "grown", "null_vectors", "partial_units", "smallest_eigenpair"]
+
+_RANK_TOL = 1e-7  # singular value over the largest of gradients that are independent
+_INSIDE = 1e-5  # relative part of a normal outside of the span of the gradients: rounding of normals
+_SAME_UNIT = 1e-5  # relative difference of two parts of one unit
+_LEAST_PART = 0.05  # of a unit's weights on which two parts must agree
+_LEAST_SHARED = 2  # weights that two parts must share
+_ROUNDS = 8  # of growth (budget)
+_SAME_JUMP = 3e-6  # sine of the angle between jumps of one unit in one pattern of the layers behind it
+_ZERO = 1e-8  # eigenvalue per critical point of a unit's equations: squared errors of the normals
+_NORMAL_WEIGHT = 1e-4  # of normals beside positions: their errors are larger
+_LARGEST_CLUSTER = 200  # critical points of which equations are formed (budget)
+
+
+def partial_units(H, A, N):
+    """Weights (n, m) and biases (n,) of units through points with normals N (n, D), where these are unique.
+
+    Outputs H (n, m) of the known layers have gradients A (n, m, D): a unit's normal is a combination of the gradients
+    of the active ones. Also masks: whether the normal is such a combination (n,), and whether it is a unique one (n,).
+    """
+    U, s, Vt = np.linalg.svd(A, full_matrices=False)
+    kept = s > _RANK_TOL * np.maximum(s[:, :1], np.finfo(float).tiny)
+    y = np.einsum("nrd,nd->nr", Vt, N) * kept
+    inside = np.linalg.norm(N - np.einsum("nrd,nr->nd", Vt, y), axis=1) < _INSIDE
+    w = np.einsum("nmr,nr->nm", U, np.where(kept, y / np.where(kept, s, 1.0), 0.0))
+    active = np.any(A != 0.0, axis=2)
+    unique = inside & (kept.sum(axis=1) == active.sum(axis=1)) & active.any(axis=1)
+    w = np.where(active, w, 0.0)
+    w /= np.maximum(np.linalg.norm(w, axis=1, keepdims=True), np.finfo(float).tiny)
+    return w, -np.einsum("nm,nm->n", w, H), inside, unique
+
+
+def grown(w, b, active, scale, seed, free):
+    """A candidate (weights (m,), bias, mask (m,), mask of its parts (n,)) from one of the partial units (n, m).
+
+    Two parts belong together if they agree, up to a factor, on the weights that they share and on the bias, which
+    counts in units of `scale`, the size of the outputs before. Only parts that are `free` (n,) are joined.
+    """
+    c, bias, mask = w[seed].copy(), b[seed], active[seed].copy()
+    members = np.zeros(len(w), dtype=bool)
+    members[seed] = True
+    least = w.shape[1] if active.all() else _LEAST_SHARED
+    for _ in range(_ROUNDS):
+        shared = active & mask
+        cm, vm = shared * c, shared * w
+        size = np.sum(vm**2, axis=1) + (b / scale) ** 2
+        own = np.sum(cm**2, axis=1) + (bias / scale) ** 2
+        factor = (np.sum(cm * vm, axis=1) + bias * b / scale**2) / np.maximum(size, np.finfo(float).tiny)
+        off = np.sum((cm - factor[:, None] * vm) ** 2, axis=1) + ((bias - factor * b) / scale) ** 2
+        agree = (shared.sum(axis=1) >= least) & (off < _SAME_UNIT**2 * own) & ~members & free
+        agree &= np.sum(cm**2, axis=1) > _LEAST_PART**2 * (c @ c)
+        if not agree.any():
+            break
+        for i in np.flatnonzero(agree):
+            new = active[i] & ~mask
+            c[new], mask = factor[i] * w[i, new], mask | active[i]
+            members[i] = True
+    return c, bias, mask, members
+
+
+def clusters_of_jumps(U, line, least):
+    """Lists of critical points with one jump direction U (n, m_L), on two lines or more: one unit in one pattern."""
+    near = 1.0 - (U @ U.T) ** 2 < _SAME_JUMP**2
+    free, found = np.ones(len(U), dtype=bool), []
+    for i in np.argsort(-near.sum(axis=1), kind="stable"):
+        index = np.flatnonzero(near[i] & free)
+        if not free[i]:
+            continue
+        free[index] = False
+        if len(index) >= least and len(np.unique(line[index])) > 1:
+            found.append(index[:_LARGEST_CLUSTER])
+    return found
+
+
+def unit_equations(H, A, N):
+    """Equations E (n D + n, m + 1) with ``E x = 0`` for a unit x = (w, b), and B, whose size they are relative to.
+
+    They are those of the normals N (n, D) and of the value at the points, relative to the gradients and features.
+    """
+    n, m, _ = A.shape
+    B = np.swapaxes(A, 1, 2)
+    size = np.sqrt(np.sum(B**2, axis=(1, 2))) + np.finfo(float).tiny
+    B = B / size[:, None, None]
+    E = B - N[:, :, None] * np.einsum("nd,ndm->nm", N, B)[:, None]
+    v = np.column_stack([H, np.ones(n)])
+    v /= np.linalg.norm(v, axis=1, keepdims=True)
+    E, B = (np.column_stack([part.reshape(-1, m), np.zeros(part.size // m)]) for part in (E, B))
+    return np.vstack([E, v]), np.vstack([B, v])
+
+
+def gram_matrices(H, A, N):
+    """Matrices G and F (m + 1, m + 1) such that ``x^T G x / x^T F x`` is the residual of a unit x = (w, b)."""
+    E, B = unit_equations(H, A, N)
+    return E.T @ E, B.T @ B
+
+
+def smallest_eigenpair(G, F):
+    """The smallest eigenvalue of the pencil (G, F), the next one, and the vector of the smallest."""
+    R = _regular(F)
+    found, X = np.linalg.eigh(R.T @ G @ R)
+    return max(found[0], 1e-16), found[1] if len(found) > 1 else 1.0, R @ X[:, 0]
+
+
+def accurate_vector(H, A, N):
+    """The vector of `smallest_eigenpair` without squared equations: as accurate as the normals."""
+    E, B = unit_equations(H, A, N)
+    R = _regular(B.T @ B)
+    E[: -len(H)] *= _NORMAL_WEIGHT
+    return R @ np.linalg.svd(E @ R, full_matrices=False)[2][-1]
+
+
+def _regular(F):
+    """A basis (k, r), orthonormal in F (k, k), of the space where F is regular."""
+    values, Q = np.linalg.eigh(F)
+    kept = values > 1e-9 * values[-1]
+    return Q[:, kept] / np.sqrt(values[kept])
+
+
+def null_vectors(H, A, N):
+    """The unit (m + 1,) that explains all of a few critical points, or None if none does or several do."""
+    G, F = gram_matrices(H, A, N)
+    value, following, x = smallest_eigenpair(G, F)
+    if value > _ZERO * len(H) or following < 1e3 * _ZERO * len(H):
+        return None
+    return x

@@ -1,0 +1,152 @@
+"""Critical points on many lines, with their normals and the directions of their jumps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..several_outputs.shared_jacobians import good, normals_on_line, scanned
+
+__all__ = ["BISECTIONS", "CriticalSet", "Lines", "lines_between", "straight_lines"]
+
+_REACH = 30.0  # half length of lines over sqrt(D)
+_RADII = (0.5, 1.0, 2.0)  # of their origins, in standard deviations of the inputs
+_PAIRS = 100  # first pairs of points on a line: between fewer ones, small bumps of deep units are lost
+_FEWER_PAIRS = 20  # the same of lines between two points
+_BEYOND = 2.0  # half length of these over the distance of the points
+_GRID = 800  # positions of a line at which units are predicted
+BISECTIONS = 45  # from a step of the grid to rounding
+_SPREADS = (1e-3, 1e-4, 1e-5)  # half distances of the points that test a predicted crossing, over sqrt(D)
+_BEND_ERRORS = 12.0  # errors of the outputs that a second difference of a bend exceeds
+
+
+@dataclass
+class Lines:
+    """Lines ``origins + t directions``; units are predicted at positions t that are multiples of the `scales` (n,).
+
+    The multiples are those of `grid` (g,), in units of the length of the inputs.
+    """
+
+    origins: np.ndarray
+    directions: np.ndarray
+    scales: np.ndarray
+    grid: np.ndarray
+
+    def __len__(self):
+        return len(self.origins)
+
+    def joined(self, other):
+        """These lines and others with the same grid."""
+        names = ("origins", "directions", "scales")
+        return Lines(*(np.concatenate([getattr(self, k), getattr(other, k)]) for k in names), self.grid)
+
+    def positions(self, i, j):
+        """Positions (n,) of points j (n,) of the grids of lines i (n,)."""
+        return self.scales[i] * self.grid[j]
+
+    def at(self, i, t):
+        """Points (n, D) at positions t (n,) of lines i (n,)."""
+        return self.origins[i] + t[:, None] * self.directions[i]
+
+    @property
+    def grid_points(self):
+        """Points (lines * g, D) of all grids."""
+        t = self.scales[:, None, None] * self.grid[:, None]
+        return (self.origins[:, None] + t * self.directions[:, None]).reshape(-1, self.origins.shape[1])
+
+
+def straight_lines(n, n_inputs, rng, n_grid=_GRID):
+    """Random `Lines` near the center."""
+    rng = np.random.RandomState(0) if rng is None else rng
+    radii = np.array(_RADII)[rng.randint(len(_RADII), size=n), None]
+    V = rng.standard_normal((n, n_inputs))
+    V /= np.linalg.norm(V, axis=1, keepdims=True)
+    end = np.arcsinh(_REACH)
+    grid = np.sqrt(n_inputs) * np.sinh(np.linspace(-end, end, n_grid))
+    return Lines(radii * rng.standard_normal((n, n_inputs)), V, np.ones(n), grid)
+
+
+def lines_between(X, Y, n_grid=_GRID):
+    """`Lines` through points X and Y (n, D) and some way beyond."""
+    V = Y - X
+    length = np.maximum(np.linalg.norm(V, axis=1), np.finfo(float).tiny)
+    grid = straight_lines(0, X.shape[1], None, n_grid).grid
+    return Lines(0.5 * (X + Y), V / length[:, None], _BEYOND * length / grid[-1], grid)
+
+
+class CriticalSet:
+    """Critical points (n, D) of lines with unit normals (n, D) and unit jumps (n, m_L) of the outputs.
+
+    `line` (n,) and `position` (n,) say where, `errors` (n,) are those of the normals, and `reliable` (n,) marks those
+    whose normals the residuals confirm.
+    """
+
+    def __init__(self, space, rng):
+        self.space, self.rng = space, rng
+        D, P = space.n_coordinates, len(space.output_error)
+        self.lines = straight_lines(0, D, rng)
+        self.points, self.normals, self.jumps = np.zeros((0, D)), np.zeros((0, D)), np.zeros((0, P))
+        self.line, self.position = np.zeros(0, dtype=int), np.zeros(0)
+        self.errors, self.reliable = np.zeros(0), np.zeros(0, dtype=bool)
+        self.jacobians = []
+
+    def __len__(self):
+        return len(self.position)
+
+    def extend(self, n_lines):
+        """Scan further random lines, and determine the normals of their critical points."""
+        self.extend_along(straight_lines(max(n_lines, 0), self.space.n_coordinates, self.rng))
+
+    def extend_along(self, new):
+        """Scan further `Lines`, and determine the normals of their critical points."""
+        start = len(self.lines)
+        self.lines = self.lines.joined(new)
+        scans = [self._scan(*one) for one in zip(new.origins, new.directions, new.scales, strict=True)]
+        for name, part in (
+            ("points", [s.points for s in scans]),
+            ("normals", [s.normals / np.maximum(np.linalg.norm(s.normals, axis=1, keepdims=True), 1e-300) for s in scans]),
+            ("jumps", [s.units for s in scans]),
+            ("line", [np.full(len(s.positions), start + i) for i, s in enumerate(scans)]),
+            ("position", [s.positions for s in scans]),
+            ("errors", [s.errors for s in scans]),
+            ("reliable", [good(s) for s in scans]),
+        ):
+            setattr(self, name, np.concatenate([getattr(self, name), *part]))
+        self.jacobians += [J for s in scans for J in s.jacobians if J.confirmed]
+
+    def _scan(self, origin, direction, scale):
+        low, high = scale * self.lines.grid[[0, -1]]
+        options = {"length_scale": scale * self.space.unit, "n_pairs": _PAIRS if scale == 1.0 else _FEWER_PAIRS}
+        line = scanned(self.space.seen_from(origin), origin, direction, low, high, self.rng, **options)
+        normals_on_line(self.space, line, self.rng)
+        return line
+
+    def nearest(self, line, t):
+        """Index of the nearest critical point to positions t (n,) of lines (n,), and its distance (n,)."""
+        wide = 4.0 * self.lines.grid[-1]
+        keys, wanted = self.line * wide + self.position, line * wide + t
+        k = np.searchsorted(keys, wanted)
+        below, above = np.clip(k - 1, 0, len(keys) - 1), np.clip(k, 0, len(keys) - 1)
+        j = np.where(np.abs(keys[below] - wanted) < np.abs(keys[above] - wanted), below, above)
+        return j, np.abs(keys[j] - wanted)
+
+    def bends(self, X, V):
+        """At points (n, D), whether outputs bend there along V (n, D): 1 bent, 0 straight, -1 constant, nan unclear."""
+        found, todo, D = np.full(len(X), np.nan), np.arange(len(X)), X.shape[1]
+        for spread in _SPREADS:
+            if len(todo) == 0:
+                break
+            moves = spread * self.space.unit * np.arange(-2.0, 3.0)
+            at = X[todo, None] + moves[:, None] * V[todo, None]
+            F = self.space.query(at.reshape(-1, D)).reshape(len(todo), 5, -1)
+            bent = np.abs(F[:, 2:] - 2.0 * F[:, 1:-1] + F[:, :-2]).max(axis=2)
+            size = np.linalg.norm(X[todo], axis=1) / self.space.unit
+            tol = _BEND_ERRORS * (self.space.output_error.max() * (1.0 + size) + 1e-16 * np.abs(F).max(axis=(1, 2)))
+            big = bent > tol[:, None]
+            clear = ~big[:, 0] & ~big[:, 2]
+            found[todo[clear]] = big[clear, 1]
+            flat = clear & ~big[:, 1] & (np.ptp(F, axis=1).max(axis=1) < tol)
+            found[todo[flat]] = -1
+            todo = todo[~clear]
+        return found

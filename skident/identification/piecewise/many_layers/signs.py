@@ -1,0 +1,210 @@
+"""Signs of a layer's units: those under which critical points of the next layer are explained by one unit each."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from .consensus import accurate_vector, clusters_of_jumps, gram_matrices, smallest_eigenpair
+
+__all__ = ["layer_signs", "linear_direction"]
+
+_LEAST_POINTS = 6  # of a cluster that says something
+_MOST_CLUSTERS = 60  # (budget)
+_MOST_ENUMERATED = 10  # the same beside a linear part
+_FEWEST_CLUSTERS = 3  # that show a linear part
+_REWEIGHTINGS = 4  # of the clusters: some are contradicted by further missing units
+_PARALLEL = 1.0 - 1e-6  # cosine of the angle to a unit that is known
+_SMALL_ANGLE = 1e-6  # sine of an angle that is rounding
+_NEXT = 1e-6  # second residual per critical point of clusters that determine their unit
+_ALL_SIGNS = 8  # units up to which all signs are tried (budget)
+_STARTS = 6  # of the search otherwise
+_RANK_TOL = 1e-9  # eigenvalue over the largest of features that are independent
+_BATCH = 20_000  # eigenvalue problems at a time (memory)
+_BEST, _WORST = -11.0, -2.0  # logarithms of eigenvalues between which they count
+_FITS = 1e-9  # residual per critical point of a cluster that one unit explains
+_INDEPENDENT = 1e-7  # singular value over the largest of gradients that are independent
+_CLEAR = 0.5  # votes for a sign, over the most for one, with which all are certain
+_SILENT = 1e-5  # coefficient of a silent unit, over the largest
+
+
+def layer_signs(critical, H, A, index, units, rng):
+    """Signs (K,) of `units`, and the share of the critical points in clusters that then are one unit's.
+
+    H (n, m) and A (n, m, D) are the outputs and gradients of the layer before at all critical points, and `index` are
+    those of deeper units. `units` are weights C (m, K), biases b (K,) and weights (m, r) of linear units beside them.
+    """
+    C, b, linear = units
+    matrices = _matrices(critical, H, A, index, units)
+    K = len(b)
+    votes = _votes(critical, H, A, index, C, b) if linear.shape[1] == 0 else np.zeros(K)
+    if np.abs(votes).min() > _CLEAR * max(np.abs(votes).max(), 1.0):
+        best = np.sign(votes)
+    elif K <= _ALL_SIGNS:
+        signs = np.array(list(itertools.product([-1.0, 1.0], repeat=K)))
+        best = signs[np.argmin(_costs(matrices, signs))]
+    else:
+        best = _descent(matrices, votes, rng)
+    return best, _share_of_fits(matrices, best)
+
+
+def _share_of_fits(matrices, signs):
+    """Share of critical points in clusters that one unit explains, under given signs."""
+    sizes = matrices[0]
+    values = _cluster_values(matrices, signs[None])[:, 0]
+    return float(np.sum(sizes[values < _FITS]) / max(np.sum(sizes), 1.0))
+
+
+def _matrices(critical, H, A, index, units):
+    """Sizes (c,) and matrices G, F of clusters in the features (relu(z), relu(-z), linear ones, 1)."""
+    C, b, linear = units
+    clusters = clusters_of_jumps(critical.jumps[index], critical.line[index], _LEAST_POINTS)[:_MOST_CLUSTERS]
+    sizes, Gs, Fs = [], [], []
+    for cluster in clusters:
+        k = index[cluster]
+        Z, J = H[k] @ C + b, np.matmul(C.T, A[k])
+        on = Z > 0.0
+        features = np.concatenate([np.maximum(Z, 0.0), np.maximum(-Z, 0.0), H[k] @ linear], axis=1)
+        straight = np.matmul(linear.T, A[k])
+        gradients = np.concatenate([J * on[:, :, None], -J * ~on[:, :, None], straight], axis=1)
+        G, F = gram_matrices(features, gradients, critical.normals[k])
+        sizes.append(len(k))
+        Gs.append(G)
+        Fs.append(F)
+    return np.array(sizes, dtype=float), np.array(Gs), np.array(Fs)
+
+
+def _costs(matrices, signs):
+    """Costs (q,) of signs (q, K): sums of logarithms of the clusters' residuals."""
+    sizes = matrices[0][:, None]
+    if len(sizes) == 0:
+        return np.zeros(len(signs))
+    values = _cluster_values(matrices, signs)
+    return np.sum(np.sqrt(sizes) * np.clip(np.log10(values), _BEST, _WORST), axis=0)
+
+
+def _cluster_values(matrices, signs):
+    """Residuals (c, q) per critical point of clusters under signs (q, K)."""
+    sizes, G, F = matrices
+    if len(sizes) == 0:
+        return np.zeros((0, len(signs)))
+    K = signs.shape[1]
+    rest = np.broadcast_to(np.arange(2 * K, G.shape[1]), (len(signs), G.shape[1] - 2 * K))
+    columns = np.column_stack([np.where(signs > 0, np.arange(K), K + np.arange(K)), rest])
+    values, step = [], max(1, _BATCH // len(sizes))
+    for start in range(0, len(signs), step):
+        c = columns[start : start + step]
+        pick = np.s_[:, c[:, :, None], c[:, None, :]]
+        values.append(_smallest(G[pick], F[pick]) / sizes[:, None])
+    return np.concatenate(values, axis=1)
+
+
+def _smallest(G, F):
+    """Smallest eigenvalues of pencils (..., k, k), on the space where F is regular."""
+    values, Q = np.linalg.eigh(F)
+    kept = values > _RANK_TOL * values[..., -1:]
+    R = Q * np.where(kept, 1.0 / np.sqrt(np.where(kept, values, 1.0)), 0.0)[..., None, :]
+    M = np.swapaxes(R, -1, -2) @ G @ R
+    M = M + np.where(kept, 0.0, 10.0)[..., None, :] * np.eye(M.shape[-1])
+    return np.maximum(np.linalg.eigvalsh(M)[..., 0], 1e-16)
+
+
+def _votes(critical, H, A, index, C, b):
+    """Sums (K,) of votes for the signs, from critical points where the gradients of all units are independent."""
+    J = np.matmul(C.T, A[index])
+    s = np.linalg.svd(J, compute_uv=False)
+    K = len(b)
+    full = np.sum(s > _INDEPENDENT * s[:, :1], axis=1) == K
+    if not full.any():
+        return np.zeros(K)
+    k = index[full]
+    inverse = np.linalg.pinv(np.swapaxes(J[full], 1, 2))
+    x = np.einsum("nkd,nd->nk", inverse, critical.normals[k])
+    off = np.linalg.norm(np.einsum("nkd,nk->nd", J[full], x) - critical.normals[k], axis=1) > 1e-5
+    active = np.abs(x) > _SILENT * np.abs(x).max(axis=1, keepdims=True)
+    votes = np.where(active, 1.0, -1.0) * np.sign(H[k] @ C + b)
+    return votes[~off].sum(axis=0)
+
+
+def _descent(matrices, votes, rng):
+    """The best signs from several starts, one change at a time."""
+    K, best, best_cost = len(votes), None, np.inf
+    for start in range(_STARTS):
+        signs = np.where(votes != 0.0, np.sign(votes), rng.choice([-1.0, 1.0], K))
+        if start >= _STARTS // 2:
+            signs = rng.choice([-1.0, 1.0], K)
+        cost = _costs(matrices, signs[None])[0]
+        while True:
+            changed = np.where(np.eye(K, dtype=bool), -signs, signs)
+            costs = _costs(matrices, changed)
+            k = int(np.argmin(costs))
+            if costs[k] >= cost - 1e-9:
+                break
+            signs, cost = changed[k], costs[k]
+        if cost < best_cost:
+            best, best_cost = signs, cost
+    return best
+
+
+def linear_direction(critical, H, A, index, units):
+    """Weights (m, q) of one unit that is missing because it is always active; None if there is no such one.
+
+    Units that do not change their sign on any cluster leave it undetermined by their own weights, which come with it.
+
+    In the features (|z|, h, 1) of a layer's units z that change their sign on a cluster, and of the outputs h before,
+    a cluster has coefficients (a, c, d) with ``c = sum_k s_k a_k w_k + e v + sum_j g_j w_j``, with the units j that do
+    not change their sign there, under the right signs s.
+    """
+    C, b, linear = units
+    K, m = len(b), len(C)
+    clusters = _sign_free_vectors(critical, H, A, index, C, b)
+    if K > _MOST_ENUMERATED or len(clusters) < _FEWEST_CLUSTERS:
+        return None
+    common = np.all([constant for _, _, constant in clusters], axis=0)
+    Q = np.linalg.svd(C[:, common], full_matrices=True)[0][:, common.sum() :]  # else units that never change would do
+    unit_directions = C / np.linalg.norm(C, axis=0)
+    best = (np.inf, None)
+    for signs in itertools.product([-1.0, 1.0], repeat=K):
+        projectors = []
+        for alpha, c, constant in clusters:
+            rest = c - C @ (np.array(signs) * alpha)
+            basis = np.column_stack([C[:, constant], linear, rest / np.linalg.norm(c)])
+            projectors.append(_complement(basis))
+        weights, v = np.ones(len(clusters)), None
+        for _ in range(_REWEIGHTINGS):
+            M = np.einsum("c,cij->ij", weights, np.array(projectors))
+            v = Q @ np.linalg.eigh(Q.T @ M @ Q)[1][:, 0]
+            off = np.linalg.norm(np.array(projectors) @ v, axis=1)
+            weights = 1.0 / (off**2 + _SMALL_ANGLE**2)
+        cost = np.mean(np.clip(np.log10(off), np.log10(_SMALL_ANGLE), 0.0))
+        if np.abs(v @ unit_directions).max() < _PARALLEL:
+            best = min(best, (cost, tuple(v)))
+    return None if best[1] is None else np.column_stack([np.array(best[1]), C[:, common]])
+
+
+def _complement(basis):
+    """The projector (m, m) onto what columns (m, q) do not span."""
+    U, s, _ = np.linalg.svd(basis, full_matrices=False)
+    U = U[:, s > _SMALL_ANGLE]
+    return np.eye(len(U)) - U @ U.T
+
+
+def _sign_free_vectors(critical, H, A, index, C, b):
+    """Coefficients (a, c) and a mask of the units that do not change their sign, for clusters that determine them."""
+    found = []
+    for cluster in clusters_of_jumps(critical.jumps[index], critical.line[index], _LEAST_POINTS)[:_MOST_CLUSTERS]:
+        k = index[cluster]
+        Z, J = H[k] @ C + b, np.matmul(C.T, A[k])
+        constant = np.all(Z > 0.0, axis=0) | np.all(Z < 0.0, axis=0)
+        Z, J = Z[:, ~constant], J[:, ~constant]
+        features = np.concatenate([np.abs(Z), H[k]], axis=1)
+        gradients = np.concatenate([J * np.sign(Z)[:, :, None], A[k]], axis=1)
+        value, following, x = smallest_eigenpair(*gram_matrices(features, gradients, critical.normals[k]))
+        if value < _FITS * len(k) and following > _NEXT * len(k):
+            x = accurate_vector(features, gradients, critical.normals[k])
+            x = x / np.linalg.norm(x[:-1])
+            alpha = np.zeros(len(b))
+            alpha[~constant] = x[: Z.shape[1]]
+            found.append((alpha, x[Z.shape[1] : -1], constant))
+    return found
