@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["accurate_vector", "clusters_of_jumps", "gram_matrices", "grown", "null_vectors", "partial_units", "smallest_eigenpair"]
+__all__ = [
+    "accurate_vector",
+    "clusters_of_jumps",
+    "gram_matrices",
+    "grown",
+    "null_vectors",
+    "partial_units",
+    "smallest_eigenpair",
+]
 
 _RANK_TOL = 1e-7  # singular value over the largest of gradients that are independent
 _INSIDE = 1e-5  # relative part of a normal outside of the span of the gradients: rounding of normals
@@ -15,6 +23,8 @@ _ROUNDS = 8  # of growth (budget)
 _SAME_JUMP = 3e-6  # sine of the angle between jumps of one unit in one pattern of the layers behind it
 _ZERO = 1e-8  # eigenvalue per critical point of a unit's equations: squared errors of the normals
 _NORMAL_WEIGHT = 1e-4  # of normals beside positions: their errors are larger
+_REGULAR = 1e-9  # eigenvalue over the largest of features that are independent
+_NEXT = 1e3  # ratio of the next eigenvalue to a zero one, if one unit only explains a cluster
 _LARGEST_CLUSTER = 200  # critical points of which equations are formed (budget)
 
 
@@ -118,7 +128,7 @@ def accurate_vector(H, A, N):
 def _regular(F):
     """A basis (k, r), orthonormal in F (k, k), of the space where F is regular."""
     values, Q = np.linalg.eigh(F)
-    kept = values > 1e-9 * values[-1]
+    kept = values > _REGULAR * values[-1]
     return Q[:, kept] / np.sqrt(values[kept])
 
 
@@ -126,6 +136,6 @@ def null_vectors(H, A, N):
     """The unit (m + 1,) that explains all of a few critical points, or None if none does or several do."""
     G, F = gram_matrices(H, A, N)
     value, following, x = smallest_eigenpair(G, F)
-    if value > _ZERO * len(H) or following < 1e3 * _ZERO * len(H):
+    if value > _ZERO * len(H) or following < _NEXT * _ZERO * len(H):
         return None
     return x

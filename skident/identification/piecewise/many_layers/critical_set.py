@@ -18,6 +18,7 @@ _BEYOND = 2.0  # half length of these over the distance of the points
 _GRID = 800  # positions of a line at which units are predicted
 BISECTIONS = 45  # from a step of the grid to rounding
 _SPREADS = (1e-3, 1e-4, 1e-5)  # half distances of the points that test a predicted crossing, over sqrt(D)
+_EPS = np.finfo(float).eps / 2.0  # rounding of one output
 _BEND_ERRORS = 12.0  # errors of the outputs that a second difference of a bend exceeds
 
 
@@ -89,7 +90,6 @@ class CriticalSet:
         self.points, self.normals, self.jumps = np.zeros((0, D)), np.zeros((0, D)), np.zeros((0, P))
         self.line, self.position = np.zeros(0, dtype=int), np.zeros(0)
         self.errors, self.reliable = np.zeros(0), np.zeros(0, dtype=bool)
-        self.jacobians = []
 
     def __len__(self):
         return len(self.position)
@@ -105,7 +105,7 @@ class CriticalSet:
         scans = [self._scan(*one) for one in zip(new.origins, new.directions, new.scales, strict=True)]
         for name, part in (
             ("points", [s.points for s in scans]),
-            ("normals", [s.normals / np.maximum(np.linalg.norm(s.normals, axis=1, keepdims=True), 1e-300) for s in scans]),
+            ("normals", [_units(s.normals) for s in scans]),
             ("jumps", [s.units for s in scans]),
             ("line", [np.full(len(s.positions), start + i) for i, s in enumerate(scans)]),
             ("position", [s.positions for s in scans]),
@@ -113,7 +113,6 @@ class CriticalSet:
             ("reliable", [good(s) for s in scans]),
         ):
             setattr(self, name, np.concatenate([getattr(self, name), *part]))
-        self.jacobians += [J for s in scans for J in s.jacobians if J.confirmed]
 
     def _scan(self, origin, direction, scale):
         low, high = scale * self.lines.grid[[0, -1]]
@@ -142,7 +141,7 @@ class CriticalSet:
             F = self.space.query(at.reshape(-1, D)).reshape(len(todo), 5, -1)
             bent = np.abs(F[:, 2:] - 2.0 * F[:, 1:-1] + F[:, :-2]).max(axis=2)
             size = np.linalg.norm(X[todo], axis=1) / self.space.unit
-            tol = _BEND_ERRORS * (self.space.output_error.max() * (1.0 + size) + 1e-16 * np.abs(F).max(axis=(1, 2)))
+            tol = _BEND_ERRORS * (self.space.output_error.max() * (1.0 + size) + _EPS * np.abs(F).max(axis=(1, 2)))
             big = bent > tol[:, None]
             clear = ~big[:, 0] & ~big[:, 2]
             found[todo[clear]] = big[clear, 1]
@@ -150,3 +149,8 @@ class CriticalSet:
             found[todo[flat]] = -1
             todo = todo[~clear]
         return found
+
+
+def _units(N):
+    """Unit vectors along N (n, D)."""
+    return N / np.maximum(np.linalg.norm(N, axis=1, keepdims=True), np.finfo(float).tiny)

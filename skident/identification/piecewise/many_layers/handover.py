@@ -9,7 +9,6 @@ import numpy as np
 from ..deep.facet_unit import FacetUnit
 from ..deep.known_layers import KnownLayers
 from ..deep.layer_units import LayerUnits
-from ..deep.signs import features_with_signs
 
 __all__ = ["RecoveredLayer", "as_layer_units"]
 
@@ -64,7 +63,7 @@ def _factors(known, layer, rng):
 
 def _facet_unit(known, basis, scale, layer, unit, critical):
     """The `FacetUnit` of a `Unit` of a layer: its known weights, and one critical point."""
-    H, A = layer.prefix.outputs_and_gradients(critical.points[unit.members])
+    A = layer.prefix.outputs_and_gradients(critical.points[unit.members])[1]
     gradients = np.einsum("nmd,m->nd", A, unit.w * unit.mask)
     best = int(np.argmax(np.linalg.norm(gradients, axis=1)))
     size = np.linalg.norm(gradients[best])

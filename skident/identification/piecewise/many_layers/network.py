@@ -14,7 +14,8 @@ from .units import LayerSearch
 
 __all__ = ["find_layers"]
 
-_FEWEST_LINES, _MOST_LINES = 10, 40  # at first: the hyperplanes of the first layer meet all of them
+_FEWEST_LINES = 10  # at first
+_MOST_LINES = 40  # the same: the hyperplanes of the first layer meet all of them
 _FIRST_POINTS = 2400  # critical points on these: most units have 20 or more (budget: 60 queries each)
 _MORE_LINES = 5  # at random
 _QUIET_LINES = 5  # per layer, where few of its units are active

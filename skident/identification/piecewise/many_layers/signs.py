@@ -22,10 +22,12 @@ _ALL_SIGNS = 8  # units up to which all signs are tried (budget)
 _STARTS = 6  # of the search otherwise
 _RANK_TOL = 1e-9  # eigenvalue over the largest of features that are independent
 _BATCH = 20_000  # eigenvalue problems at a time (memory)
-_BEST, _WORST = -11.0, -2.0  # logarithms of eigenvalues between which they count
+_BEST = -11.0  # least logarithm of eigenvalues that counts
+_WORST = -2.0  # the largest one
 _FITS = 1e-9  # residual per critical point of a cluster that one unit explains
 _INDEPENDENT = 1e-7  # singular value over the largest of gradients that are independent
 _CLEAR = 0.5  # votes for a sign, over the most for one, with which all are certain
+_OFF_SPAN = 1e-5  # part of a normal outside of the span of the gradients
 _SILENT = 1e-5  # coefficient of a silent unit, over the largest
 
 
@@ -121,7 +123,7 @@ def _votes(critical, H, A, index, C, b):
     k = index[full]
     inverse = np.linalg.pinv(np.swapaxes(J[full], 1, 2))
     x = np.einsum("nkd,nd->nk", inverse, critical.normals[k])
-    off = np.linalg.norm(np.einsum("nkd,nk->nd", J[full], x) - critical.normals[k], axis=1) > 1e-5
+    off = np.linalg.norm(np.einsum("nkd,nk->nd", J[full], x) - critical.normals[k], axis=1) > _OFF_SPAN
     active = np.abs(x) > _SILENT * np.abs(x).max(axis=1, keepdims=True)
     votes = np.where(active, 1.0, -1.0) * np.sign(H[k] @ C + b)
     return votes[~off].sum(axis=0)
@@ -157,7 +159,7 @@ def linear_direction(critical, H, A, index, units):
     not change their sign there, under the right signs s.
     """
     C, b, linear = units
-    K, m = len(b), len(C)
+    K = len(b)
     clusters = _sign_free_vectors(critical, H, A, index, C, b)
     if K > _MOST_ENUMERATED or len(clusters) < _FEWEST_CLUSTERS:
         return None

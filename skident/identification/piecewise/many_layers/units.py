@@ -8,6 +8,7 @@ import numpy as np
 
 from .consensus import clusters_of_jumps, grown, null_vectors, partial_units
 from .critical_set import BISECTIONS, straight_lines
+from .unit_fit import fitted_unit, with_weights_at
 from .unseen import complete_unit
 
 __all__ = ["LayerSearch", "Unit"]
@@ -17,22 +18,25 @@ _FIRST_HIT = 1e-5  # the same of a candidate from two critical points
 _LEAST_FIRST = 0.35  # share of predicted critical points from which a candidate is refined
 _ACCEPTED = 0.95  # share of predicted critical points that the outputs confirm: facets of deeper units have 0.8 or less
 _ACCEPTED_BESIDE_LINEAR = 0.85  # the same behind linear units, which are wrong where the missing ones are inactive
-_LEAST_HITS = 3
-_LEAST_KNOWN = 0.45  # share of weights that is known of a unit, or:
-_MANY_MEMBERS = 30  # critical points
+_HOPELESS = 0.8  # share on the lines of the set below which no further points are tested
+_LEAST_PREDICTED = 2  # critical points of a candidate
+_LEAST_HITS = 3  # of these that are there
+_NEW_SHARE = 0.5  # of a unit's critical points that no other unit explains, at least
+_LEAST_KNOWN = 0.45  # share of weights that is known of a unit, unless it has
+_MANY_MEMBERS = 30  # critical points, or more
 _MOSTLY_KNOWN = 0.7  # share of the weights of a unit that counts with unknown ones
-_TESTED_SIDE, _LEAST_ON_SIDE = 20, 4  # predicted points on one side of another unit
+_TESTED_SIDE = 20  # predicted points on one side of another unit
+_LEAST_ON_SIDE = 4  # of these, fewer than which say nothing
 _SIDE_SHARE = 0.35  # of these that are confirmed on the side where facets of deeper units end, at most
 _FEWER_TESTED = 8  # of a unit of which all weights are known, and all predicted points are right
-_LEAST_TESTED = 20
+_LEAST_TESTED = 20  # predicted points of other units
+_FURTHER_GRID = 400  # positions on these, at which units are predicted
+_LEAST_CLUSTER = 4  # critical points of one jump from which a unit is solved for
+_SAME_COSINE = 1.0 - 1e-10  # of the known weights of two units that are one
+_LEAST_SHARED = 1e-3  # norm of weights that two parts of a unit share, over that of all
 _FURTHER = 80  # lines of these
 _TESTED = 40  # predicted points on further lines, where outputs are queried
 _TESTED_HERE = 40  # the same on the lines of the set where no critical point was found
-_NORMALS = 120  # of a unit that refine it (budget)
-_NORMAL_WEIGHT = 1e-4  # of normals beside positions: their errors are larger
-_TRIMMED = 20.0  # median residuals beyond which a critical point is another unit's
-_UNDETERMINED = 1e-6  # singular value over the largest of a direction that is not determined
-_UNKNOWN = 1e-4  # part of a weight in these directions above which it is unknown
 
 
 @dataclass(eq=False)
@@ -40,7 +44,8 @@ class Unit:
     """A unit, up to a factor: weights w (m,), 0 where the `mask` (m,) says that they are unknown, and bias b.
 
     `members` are its critical points, and `aimed` (k, D) further ones. The outputs confirm a `share` of `n_tested`
-    predicted ones, and not the points `wrong` (k, D). `kept` (m,) is the sign that the unit keeps where an input with unknown weight is active, or 0.
+    predicted ones, and not the points `wrong` (k, D). `kept` (m,) is the sign that the unit keeps where an input with
+    unknown weight is active, or 0.
     """
 
     w: np.ndarray
@@ -64,12 +69,12 @@ class LayerSearch:
         self.explained = explained.copy()
         self.grid = prefix.outputs(critical.lines.grid_points)
         self.grid_certain = prefix.certain(critical.lines.grid_points)
-        self.further = straight_lines(_FURTHER, prefix.n_inputs, self.rng, 400)
+        self.further = straight_lines(_FURTHER, prefix.n_inputs, self.rng, _FURTHER_GRID)
         self.further_grid = prefix.outputs(self.further.grid_points)
         self.further_certain = prefix.certain(self.further.grid_points)
         self.scale = np.sqrt(1.0 + np.median(np.sum(self.H**2, axis=1)))
         self.accepted = _ACCEPTED_BESIDE_LINEAR if any(prefix.linear) else _ACCEPTED
-        self.units, self.poor, self.unresolved = [], [], []
+        self.units, self.unresolved = [], []
 
     def usable(self):
         """Critical points that may be units of this layer."""
@@ -106,7 +111,7 @@ class LayerSearch:
 
     def from_partial_units(self):
         index = self.usable()
-        w, b, inside, unique = partial_units(self.H[index], self.A[index], self.critical.normals[index])
+        w, b, _, unique = partial_units(self.H[index], self.A[index], self.critical.normals[index])
         index, w, b = index[unique], w[unique], b[unique]
         if len(index) == 0:
             return
@@ -123,10 +128,10 @@ class LayerSearch:
 
     def from_clusters(self):
         index = self.usable()
-        for cluster in clusters_of_jumps(self.critical.jumps[index], self.critical.line[index], 4):
+        for cluster in clusters_of_jumps(self.critical.jumps[index], self.critical.line[index], _LEAST_CLUSTER):
             k = index[cluster]
             k = k[~self.explained[k]]
-            if len(k) < 4:
+            if len(k) < _LEAST_CLUSTER:
                 continue
             x = null_vectors(self.H[k], self.A[k], self.critical.normals[k])
             if x is not None:
@@ -159,16 +164,8 @@ class LayerSearch:
         if unit is None:
             return False
         if replaced is not None:
-            better = unit.mask.sum() > replaced.mask.sum() and len(unit.members) >= len(replaced.members)
-            if better and unit.share >= min(self.accepted, replaced.share):
-                self.units[self.units.index(replaced)] = unit
-                self.explained[unit.members] = True
-                return True
-            return False
-        new, least = np.sum(~self.explained[unit.members]), min(_LEAST_HITS, len(unit.members))
-        few = unit.n_tested < (_FEWER_TESTED if unit.share == 1.0 and unit.mask.all() else _LEAST_TESTED)
-        if few or unit.share < self.accepted or new < least or new < 0.5 * len(unit.members) or self._is_known(unit):
-            self.poor.append(unit)
+            return self._replaces(unit, replaced)
+        if not self._is_new_unit(unit):
             return False
         if not self._is_resolved(unit):
             self.unresolved.append(unit)
@@ -176,6 +173,22 @@ class LayerSearch:
         self.units.append(unit)
         self.explained[unit.members] = True
         return True
+
+    def _replaces(self, unit, replaced):
+        """Replace a unit by a part of it that is better known, if it is; whether it is."""
+        better = unit.mask.sum() > replaced.mask.sum() and len(unit.members) >= len(replaced.members)
+        if better and unit.share >= min(self.accepted, replaced.share):
+            self.units[self.units.index(replaced)] = unit
+            self.explained[unit.members] = True
+            return True
+        return False
+
+    def _is_new_unit(self, unit):
+        """Whether outputs confirm a unit, and no other one explains its critical points."""
+        new, n = np.sum(~self.explained[unit.members]), len(unit.members)
+        tested = unit.n_tested >= (_FEWER_TESTED if unit.share == 1.0 and unit.mask.all() else _LEAST_TESTED)
+        is_new = new >= max(min(_LEAST_HITS, n), _NEW_SHARE * n) and not self._is_known(unit)
+        return tested and unit.share >= self.accepted and is_new
 
     def _is_resolved(self, unit):
         """Whether all that the outputs need to know of a unit is known."""
@@ -185,18 +198,23 @@ class LayerSearch:
 
     def _is_known(self, unit):
         """Whether a unit is one of those that are known, on the weights that both know."""
-        for other in self.units:
-            both = unit.mask & other.mask
-            x, y = (np.append(u.w[both] * self.scale, u.b) for u in (unit, other))
-            if both.sum() > 1 and abs(x @ y) > (1.0 - 1e-10) * np.linalg.norm(x) * np.linalg.norm(y):
-                return True
-        return False
+        return any(self._factor(unit, other) is not None for other in self.units)
+
+    def _factor(self, one, other):
+        """The factor of one unit over another, if they are parallel on the weights that both know; else None."""
+        both = one.mask & other.mask
+        x, y = (np.append(u.w[both] * self.scale, u.b) for u in (one, other))
+        shared = min(np.linalg.norm(one.w[both]), np.linalg.norm(other.w[both]))
+        if both.sum() < _LEAST_PREDICTED or shared < _LEAST_SHARED:
+            return None
+        same = abs(x @ y) > _SAME_COSINE * np.linalg.norm(x) * np.linalg.norm(y)
+        return (x @ y) / (y @ y) if same else None
 
     def add_unresolved(self):
         """Add units of which some weights are unknown, if there is much evidence of them."""
         for unit in sorted(self.unresolved, key=lambda one: -one.mask.sum()):
             new = np.sum(~self.explained[unit.members])
-            if unit.mask.mean() > _MOSTLY_KNOWN and new > 0.5 * len(unit.members) and not self._is_known(unit):
+            if unit.mask.mean() > _MOSTLY_KNOWN and new > _NEW_SHARE * len(unit.members) and not self._is_known(unit):
                 self.units.append(unit)
                 self.explained[unit.members] = True
 
@@ -210,7 +228,7 @@ class LayerSearch:
         members, w, b, mask, before = unit.members, unit.w, unit.b, unit.mask, None
         for n_round, tol in enumerate(tols):
             i, t = self.predicted(w, b, mask, *args)
-            if len(i) < 2:
+            if len(i) < _LEAST_PREDICTED:
                 return None
             j, gap = critical.nearest(i, t)
             hit = gap < tol * (critical.space.unit + np.abs(t))
@@ -219,21 +237,28 @@ class LayerSearch:
             members = np.unique(np.concatenate([j[hit], members]) if n_round == 0 else j[hit])
             if n_round == len(tols) - 1 or np.array_equal(members, before):
                 break
-            found, before = self.refined(members, unit.aimed), members
+            found, before = self._fitted(members, unit.aimed), members
             if found is None:
                 return None
             w, b, mask = found
         test = self.confirmed_share(w, b, mask, i, t, gap < _HIT * (critical.space.unit + np.abs(t)))
         return Unit(w, b, mask, members, unit.aimed, *test, unit.kept)
 
+    def _fitted(self, members, aimed):
+        """Weights, bias and mask of the unit through critical points, and `aimed` ones (k, D)."""
+        index = np.concatenate([members[self.critical.reliable[members]], members[~self.critical.reliable[members]]])
+        H = np.concatenate([self.H[index], self.prefix.outputs(aimed)])
+        normal = index[self.critical.reliable[index]]
+        return fitted_unit(H, self.A[normal], self.critical.normals[normal])
+
     def confirmed_share(self, w, b, mask, i, t, hit):
-        """Share of predicted points that the outputs confirm, how many were tested, these (n, D), and which were not."""
+        """Share of predicted points that the outputs confirm, how many were tested, and those not confirmed (k, D)."""
         lines = self.critical.lines
         missed = self.rng.permutation(np.flatnonzero(~hit))[:_TESTED_HERE]
         X = lines.at(i[missed], t[missed])
         answers = self.critical.bends(X, lines.directions[i[missed]])
         n_bent, n, wrong = hit.sum() + np.sum(answers == 1), hit.sum() + np.sum(answers >= 0), X[answers == 0]
-        if n == 0 or n_bent < 0.8 * n:
+        if n == 0 or n_bent < _HOPELESS * n:
             return n_bent / max(n, 1), n, wrong
         X, V = self.further_points(w, b, mask)
         some = self.rng.permutation(len(X))[:_TESTED]
@@ -254,7 +279,7 @@ class LayerSearch:
             others = [other for other in self.units if other is not unit]
             X, V = self.further_points(unit.w, unit.b, unit.mask)
             sides, bad = (self._sides(P, others) for P in (X, unit.wrong))
-            for k, other in enumerate(others):
+            for k in range(len(others)):
                 side = sides[:, k] == np.sign(bad[:, k].sum())
                 some = self.rng.permutation(np.flatnonzero(side))[:_TESTED_SIDE]
                 if abs(bad[:, k].mean()) < 1.0 or len(some) < _LEAST_ON_SIDE or side.mean() > 0.5:
@@ -269,40 +294,6 @@ class LayerSearch:
         """Signs (n, k) of units at points X (n, D)."""
         H = self.prefix.outputs(X)
         return np.sign(np.column_stack([H @ unit.w + unit.b for unit in units]))
-
-    def refined(self, hits, aimed, depth=0):
-        """Weights, bias and mask from positions and normals of critical points; None if they are no unit's."""
-        H, m = np.concatenate([self.H[hits], self.prefix.outputs(aimed)]), self.H.shape[1]
-        size = np.sqrt(1.0 + np.sum(H**2, axis=1))
-        rows = np.column_stack([H, np.ones(len(H))]) / size[:, None]
-        some = hits[self.critical.reliable[hits]][:_NORMALS]
-        if len(some):
-            N, B = self.critical.normals[some], np.swapaxes(self.A[some], 1, 2)
-            R = (B - N[:, :, None] * np.einsum("nd,ndm->nm", N, B)[:, None]).reshape(-1, m)
-            R = np.linalg.qr(np.vstack([R, np.zeros((m, m))]), mode="r")
-            rows = np.vstack([rows, _NORMAL_WEIGHT * np.column_stack([R, np.zeros(len(R))])])
-        norms = np.linalg.norm(rows[:, :m], axis=0)
-        seen = norms > 1e-9
-        columns, scale = np.append(seen, True), np.append(norms[seen], np.linalg.norm(rows[:, m]))
-        M = rows[:, columns] / scale
-        if len(M) < M.shape[1]:
-            return None
-        _, s, Vt = np.linalg.svd(M, full_matrices=False)
-        loose = s[:-1] < max(_UNDETERMINED * s[0], 30.0 * s[-1])
-        x = Vt[-1] / scale
-        unknown = np.abs(Vt[:-1][loose]).max(axis=0) > _UNKNOWN if loose.any() else np.zeros(len(x), dtype=bool)
-        if unknown[-1]:
-            return None
-        new, known = np.zeros(m), np.zeros(m, dtype=bool)
-        new[seen], known[seen] = np.where(unknown[:-1], 0.0, x[:-1]), ~unknown[:-1]
-        length = np.linalg.norm(new)
-        if length == 0.0:
-            return None
-        residual = np.abs((H @ new + x[-1]) / size) / length
-        bad = residual > max(_TRIMMED * np.median(residual), 1e-11)
-        if bad.any() and depth < 3 and bad.mean() < 0.5:
-            return self.refined(hits[~bad[: len(hits)]], aimed[~bad[len(hits) :]], depth + 1)
-        return new / length, x[-1] / length, known
 
     def merge(self):
         """Join units that agree on the weights that both know."""
@@ -321,15 +312,9 @@ class LayerSearch:
     def _same_pair(self):
         for k, one in enumerate(self.units):
             for other in self.units[:k]:
-                both = one.mask & other.mask
-                if both.sum() < 2:
-                    continue
-                x, y = (np.append(u.w[both] * self.scale, u.b) for u in (one, other))
-                nx, ny = np.linalg.norm(x), np.linalg.norm(y)
-                if min(np.linalg.norm(one.w[both]), np.linalg.norm(other.w[both])) < 1e-3:
-                    continue
-                if abs(abs(x @ y) / (nx * ny) - 1.0) < 1e-10:
-                    return one, other, (x @ y) / ny**2
+                factor = self._factor(one, other)
+                if factor is not None:
+                    return one, other, factor
         return None
 
     def extend_masks(self):
@@ -342,32 +327,9 @@ class LayerSearch:
             index = index[(on & ~unit.mask).any(axis=1) & (on & unit.mask).any(axis=1)]
             w, mask, new = unit.w.copy(), unit.mask.copy(), []
             for i in index:
-                value = self._fitting(w, unit.b, mask, i)
+                value = with_weights_at(w, unit.b, mask, (self.H[i], self.A[i], self.critical.normals[i]))
                 if value is not None:
                     w, mask = value
                     new.append(i)
             if new:
                 self.settle(w, unit.b, mask, np.concatenate([unit.members, new]), unit.aimed, unit)
-
-    def _fitting(self, w, b, mask, i):
-        """Weights and mask after a critical point that fits them, with its unknown weights; None if it does not."""
-        H, A, n = self.H[i], self.A[i], self.critical.normals[i]
-        unknown = np.flatnonzero((H != 0.0) & ~mask)
-        known = A.T @ (w * mask)
-        columns = [known, *A[unknown]]
-        M = np.vstack([np.column_stack(columns), [H @ (w * mask) + b, *H[unknown]]])
-        M = np.column_stack([M, np.append(-n, 0.0)])
-        scale = np.maximum(np.linalg.norm(M, axis=0), 1e-300)
-        M = M / scale
-        if np.linalg.matrix_rank(M[:, 1:], tol=1e-8) < M.shape[1] - 1:
-            return None
-        rank = np.linalg.matrix_rank(np.column_stack([A.T / max(np.abs(A).max(), 1e-300), n]), tol=1e-7)
-        if rank + 1 < M.shape[1] + 1:  # no equation is left to confirm it
-            return None
-        x = np.linalg.lstsq(M[:, 1:], -M[:, 0], rcond=1e-10)[0]
-        if np.linalg.norm(M[:, 1:] @ x + M[:, 0]) > 1e-6:
-            return None
-        x = x / scale[1:] * scale[0]
-        w, mask = w.copy(), mask.copy()
-        w[unknown], mask[unknown] = x[:-1], True
-        return w, mask
