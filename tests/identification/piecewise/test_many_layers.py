@@ -1,0 +1,243 @@
+"""ReLU networks of many layers, from one set of critical points with their normals."""
+
+import numpy as np
+import pytest
+
+from skident import NetworkIdentifier
+from skident.datasets import make_network
+from skident.identification.piecewise.deep.network import find_deep_relu_network
+from skident.identification.piecewise.many_layers.consensus import clusters_of_jumps, grown, null_vectors, partial_units
+from skident.identification.piecewise.many_layers.critical_set import CriticalSet, lines_between
+from skident.identification.piecewise.many_layers.known_prefix import KnownPrefix
+from skident.identification.piecewise.many_layers.network import find_layers
+from skident.identification.piecewise.many_layers.signs import layer_signs, linear_direction
+from skident.identification.piecewise.many_layers.unit_fit import fitted_unit, with_weights_at
+from skident.identification.piecewise.many_layers.units import LayerSearch
+from skident.identification.piecewise.several_outputs.shared_jacobians import Space
+
+SHAPE = (10, 8, 7, 6, 4)
+ERROR = 1e-14  # of outputs of order one
+
+
+def random_network(shape, seed, shift=0.1):
+    return make_network(shape, activation="relu", output_activation="identity", random_state=seed, shift_scale=shift)
+
+
+def critical_set(network, seed, n_lines=20, error=ERROR):
+    D, rng = network.n_inputs, np.random.RandomState(seed)
+    critical = CriticalSet(Space(network, D, np.full(network.n_outputs, error), np.sqrt(D)), rng)
+    critical.extend(n_lines)
+    return critical
+
+
+def prefix_of(network, n_layers):
+    prefix = KnownPrefix(network.n_inputs)
+    for W, b in zip(network.weights[:n_layers], network.biases[:n_layers], strict=True):
+        prefix = prefix.extended(W, b, np.ones(W.shape, dtype=bool), np.zeros((len(W), 0)))
+    return prefix
+
+
+def labels(network, X):
+    """Layer (n,) and unit (n,) whose boundary passes through critical points X (n, D)."""
+    layer, unit = np.full(len(X), -1), np.full(len(X), -1)
+    for k, (W, b) in enumerate(zip(network.weights[:-1], network.biases[:-1], strict=True)):
+        Z = X @ W + b
+        small = np.abs(Z) / (1.0 + np.abs(Z).max(axis=1, keepdims=True))
+        new = (small.min(axis=1) < 1e-8) & (layer < 0)
+        layer[new], unit[new] = k, small.argmin(axis=1)[new]
+        X = np.maximum(Z, 0.0)
+    return layer, unit
+
+
+def cosine(one, other):
+    return abs(one @ other) / np.linalg.norm(one) / np.linalg.norm(other)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_critical_points_of_all_layers_have_their_normals(seed):
+    network = random_network(SHAPE, seed)
+    critical = critical_set(network, seed, 8)
+    layer, unit = labels(network, critical.points)
+    assert critical.reliable.mean() > 0.9 and (layer >= 0).mean() > 0.98
+    for k in range(3):
+        A = prefix_of(network, k).outputs_and_gradients(critical.points)[1]
+        index = np.flatnonzero(critical.reliable & (layer == k))
+        assert len(index) > 0
+        normals = np.einsum("nmd,nm->nd", A[index], network.weights[k].T[unit[index]])
+        normals /= np.linalg.norm(normals, axis=1, keepdims=True)
+        assert np.all(np.abs(np.sum(normals * critical.normals[index], axis=1)) > 1.0 - 1e-9)
+
+
+def test_outputs_show_whether_they_bend_at_a_point():
+    network = random_network(SHAPE, 0)
+    critical = critical_set(network, 0, 4)
+    V = critical.lines.directions[critical.line]
+    at, beside = critical.bends(critical.points, V), critical.bends(critical.points + 0.05 * V, V)
+    assert np.nanmean(at == 1) > 0.95 and np.nanmean(beside == 1) < 0.05
+
+
+def test_lines_between_points_pass_through_both():
+    X, Y = np.random.RandomState(0).standard_normal((2, 3, 5))
+    lines = lines_between(X, Y)
+    half = 0.5 * np.linalg.norm(Y - X, axis=1)
+    assert np.allclose(lines.at(np.arange(3), half), Y) and np.allclose(lines.at(np.arange(3), -half), X)
+    assert np.all(lines.scales * lines.grid[-1] > half)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_parts_of_one_unit_agree_and_give_its_weights(seed):
+    network = random_network(SHAPE, seed)
+    critical = critical_set(network, seed)
+    layer, unit = labels(network, critical.points)
+    H, A = prefix_of(network, 1).outputs_and_gradients(critical.points)
+    index = np.flatnonzero((layer == 1) & critical.reliable)
+    w, b, inside, unique = partial_units(H[index], A[index], critical.normals[index])
+    assert inside.all() and unique.mean() > 0.9
+    active, free = H[index] != 0.0, unique.copy()
+    start = int(np.argmax(active.sum(axis=1) * unique))
+    w, _, mask, members = grown(w, b, active, 1.0, start, free)
+    assert members.sum() > 1 and np.all(unit[index[members]] == unit[index[start]])
+    assert cosine(w[mask], network.weights[1][mask, unit[index[start]]]) > 1.0 - 1e-9
+    deeper = partial_units(*(part[layer == 2] for part in (H, A, critical.normals)))
+    assert deeper[2].all()  # a deeper unit is linear in the outputs of the first layer, within a linear region
+
+
+def test_points_of_one_jump_are_one_unit_behind_all_layers():
+    network = random_network(SHAPE, 1)
+    critical = critical_set(network, 1)
+    layer, unit = labels(network, critical.points)
+    index = np.flatnonzero((layer == 2) & critical.reliable)
+    H, A = prefix_of(network, 2).outputs_and_gradients(critical.points)
+    clusters = clusters_of_jumps(critical.jumps[index], critical.line[index], 6)
+    assert len(clusters) > 2
+    for k in (index[cluster] for cluster in clusters):
+        assert len(np.unique(unit[k])) == 1
+        x = null_vectors(H[k], A[k], critical.normals[k])
+        seen = H[k].any(axis=0)
+        if x is not None:
+            assert cosine(x[:-1][seen], network.weights[2][seen, unit[k[0]]]) > 1.0 - 1e-8
+
+
+def test_a_unit_is_fitted_to_its_points_without_those_of_others():
+    rng = np.random.RandomState(0)
+    w, b, W = rng.standard_normal(5), 0.3, rng.standard_normal((5, 7))
+    H = rng.standard_normal((30, 5))
+    H[:, 4] = 0.0
+    H[:, :4] -= ((H @ w + b) / (w[:4] @ w[:4]))[:, None] * w[:4]
+    H[-2:, :4] += 1e-9
+    A = np.broadcast_to(W * (np.arange(5) < 4)[:, None], (3, 5, 7))
+    n = W[:4].T @ w[:4]
+    found, bias, mask = fitted_unit(H, A, np.tile(n / np.linalg.norm(n), (3, 1)))
+    assert mask.tolist() == [True] * 4 + [False] and cosine(found[:4], w[:4]) > 1.0 - 1e-14
+    assert np.isclose(bias / found[0], b / w[0])
+    h = np.append(H[5, :4], 2.0)
+    h[:4] -= (h @ w + b) / (w[:4] @ w[:4]) * w[:4]
+    n = W.T @ w
+    value, known = with_weights_at(np.append(w[:4], 0.0), b, mask, (h, W, n / np.linalg.norm(n)))
+    assert known.all() and np.isclose(value[4], w[4])
+    assert with_weights_at(np.append(w[:4], 0.0), b, mask, (h, W, W[0] / np.linalg.norm(W[0]))) is None
+
+
+@pytest.mark.parametrize("shape", [SHAPE, (12, 10, 8, 8, 4)], ids=str)
+def test_signs_of_a_layer_follow_from_the_next_ones(shape):
+    right = 0
+    for seed in range(3):
+        network, rng = random_network(shape, seed), np.random.RandomState(seed)
+        critical = critical_set(network, seed)
+        layer, _ = labels(network, critical.points)
+        for k in range(2):
+            H, A = prefix_of(network, k).outputs_and_gradients(critical.points)
+            W, b = network.weights[k], network.biases[k]
+            signs = rng.choice([-1.0, 1.0], len(b))
+            index, none = np.flatnonzero((layer > k) & critical.reliable), np.zeros((len(W), 0))
+            found, _ = layer_signs(critical, H, A, index, (W * signs, b * signs, none), rng)
+            right += np.array_equal(found, signs)
+    assert right >= 5
+
+
+def test_a_missing_unit_that_is_always_active_is_found_as_a_linear_part():
+    right = 0
+    for seed in range(4):
+        network = random_network((12, 10, 8, 8, 4), seed)
+        biases = [b.copy() for b in network.biases]
+        biases[1][0] = 50.0
+        network = network.with_parameters(network.weights, biases)
+        critical = critical_set(network, seed, 30, 30.0 * ERROR)
+        layer, _ = labels(network, critical.points)
+        H, A = prefix_of(network, 1).outputs_and_gradients(critical.points)
+        W, b, none = network.weights[1], network.biases[1], np.zeros((10, 0))
+        index = np.flatnonzero((layer > 1) & critical.reliable)
+        units = W[:, 1:], b[1:], none
+        found = linear_direction(critical, H, A, index, units)
+        if found is not None:
+            more = layer_signs(critical, H, A, index, (*units[:2], found), critical.rng)[1]
+            right += more > layer_signs(critical, H, A, index, units, critical.rng)[1] + 0.1
+    assert right >= 2
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_units_of_a_layer_are_found_and_no_others(depth):
+    n_found = n_units = 0
+    for seed in range(3):
+        network = random_network(SHAPE, seed)
+        critical = critical_set(network, seed, 25)
+        layer, _ = labels(network, critical.points)
+        W, b = network.weights[depth], network.biases[depth]
+        search = LayerSearch(critical, prefix_of(network, depth), layer < depth)
+        for unit in search.run([]):
+            x = np.append(unit.w[unit.mask], unit.b)
+            true = np.vstack([W[unit.mask], b])
+            assert max(cosine(x, true[:, k]) for k in range(len(b))) > 1.0 - 1e-8
+        n_found, n_units = n_found + len(search.units), n_units + len(b)
+    assert n_found >= 0.8 * n_units
+
+
+def test_linear_units_become_relu_units_that_are_active():
+    rng = np.random.RandomState(0)
+    W, V, linear = rng.standard_normal((4, 3)), rng.standard_normal((5, 2)), rng.standard_normal((4, 2))
+    prefix = KnownPrefix(4).extended(W, np.ones(3), np.ones(W.shape, dtype=bool), linear)
+    prefix = prefix.extended(V, np.ones(2), np.ones(V.shape, dtype=bool), np.zeros((5, 0)))
+    X = rng.standard_normal((50, 4))
+    layers, lift = prefix.as_relu_layers(X)
+    H = X
+    for weights, bias in layers:
+        H = np.maximum(H @ weights + bias, 0.0)
+    assert np.allclose(H, prefix.outputs(X)) and not lift.any()
+    assert np.all(X @ layers[0][0][:, 3:] + layers[0][1][3:] > 0.0)
+
+
+def test_the_layers_start_the_search_that_follows_facets(planted):
+    found = 0
+    for seed in range(3):
+        net = planted((10, 8, 7, 6, 4), seed)
+        rng = np.random.RandomState(seed)
+        probe = net.probe()
+        start = find_layers(probe, rng)
+        if start is None:
+            continue
+        planes, layers = start
+        assert len(planes) == 8 and 1 in layers
+        result = find_deep_relu_network(probe, rng=rng, start=start)
+        X = np.random.RandomState(9).standard_normal((2000, 10))
+        Y = net.oracle(X)
+        found += np.abs(result.network(X) - Y).max() < 1e-8 * np.abs(Y - Y.mean(axis=0)).max()
+    assert found >= 2
+
+
+@pytest.mark.slow
+def test_five_hidden_layers_are_recovered():
+    right = 0
+    for seed in (1, 2, 3):
+        network = random_network((20, 12, 10, 8, 8, 8, 4), seed)
+        X = np.random.RandomState(seed).standard_normal((300, 20))
+        identifier = NetworkIdentifier(network, random_state=0)
+        try:
+            identifier.fit(X)
+        except ValueError:
+            continue
+        F = np.random.RandomState(9).standard_normal((4000, 20))
+        Y = network(F)
+        error = np.abs(identifier.network_(F) - Y).max() / Y.std(axis=0).max()
+        assert error < 1e-6 or not identifier.report_.exact
+        right += error < 1e-8
+    assert right >= 1
