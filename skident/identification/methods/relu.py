@@ -238,7 +238,7 @@ def _by_facets(problem, probe, leaky=False, start=None):
 
 
 def _from_critical_points(problem, probe):
-    """The `DeepNetwork` that starts from layers found in one set of critical points; None if it explains too little."""
+    """The `DeepNetwork` that starts from layers recovered from one set of critical points; None if it explains too little."""
     try:
         with problem.log.stage("layers (critical points of all layers)", problem.oracle, None, "units") as entry:
             start = find_layers(probe, problem.rng, entry["progress"])
@@ -248,7 +248,7 @@ def _from_critical_points(problem, probe):
 
 
 def _better(found, search):
-    """The `DeepNetwork` of a search, or the one found before if that is better, or the search fails."""
+    """The `DeepNetwork` of a search, or the one recovered before if that is better, or the search fails."""
     try:
         other = search()
     except (NotIdentified, OutOfBudgetError):

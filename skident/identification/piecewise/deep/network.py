@@ -18,7 +18,7 @@ from .first_layer import HyperplaneSearch
 from .follow_facets import extend_units
 from .known_layers import KnownLayers
 from .layer_units import LayerUnits
-from .readout import read_out
+from .readout import in_oracle_units, inputs_as_pairs, read_out
 from .validation import (
     Validation,
     boundaries_beside_errors,
@@ -313,7 +313,7 @@ class _DeepSearch:
         n *= 1 if len(network.weights) < 4 else _DEEPER_SAMPLES
         validation = validate_readout(self.probe, readout, self.samples, n, self.rng)
         if 1 in self.layers and self.layers[1].skip:
-            network = _inputs_as_pairs(validation.network, self.layers[1].known.n_units)
+            network = inputs_as_pairs(validation.network, self.layers[1].known.n_units)
             validation = Validation.of(self.probe, network, validation.linear, validation.samples)
         if validation.wrong_share == 0:
             n = max(_FEWEST_CHANGING, int(_CHANGING_SHARE * len(validation.X)))
@@ -324,7 +324,7 @@ class _DeepSearch:
             validation = validation.with_samples(self.probe, more)
         self.samples = validation.samples
         found = DeepNetwork(
-            _in_oracle_units(validation.network, self.probe.output_error),
+            in_oracle_units(validation.network, self.probe.output_error),
             validation.wrong_share,
             len(validation.X),
             float(readout.deviation.max(initial=0.0)),
@@ -372,25 +372,4 @@ def _no_hyperplane(n_loose):
         f"the outputs bend at {n_loose} places, but no activation boundary continues along a hyperplane: units of "
         "layer 1 were not detected. A black box that bends along curved or bounded surfaces only is no ReLU network of "
         "dense layers."
-    )
-
-
-def _inputs_as_pairs(network, n_units):
-    """The network with pairs of units for inputs that units behind the first `n_units` of its first layer pass on.
-
-    These are always active within reach only, the pairs everywhere.
-    """
-    (W, V, *weights), (b, c, *biases) = network.weights, network.biases
-    linear, lifts, outgoing = W[:, n_units:], b[n_units:], V[n_units:]
-    W, b = np.hstack([W, -linear]), np.concatenate([b[:n_units], np.zeros(2 * len(lifts))])
-    return FeedforwardNetwork(
-        [W, np.vstack([V, -outgoing]), *weights], [b, c + lifts @ outgoing, *biases], network.activations[0]
-    )
-
-
-def _in_oracle_units(network, output_error):
-    """A network with outputs in units of their error as one of the oracle's outputs."""
-    weights, biases = network.weights, network.biases
-    return network.with_parameters(
-        [*weights[:-1], weights[-1] * output_error], [*biases[:-1], biases[-1] * output_error]
     )

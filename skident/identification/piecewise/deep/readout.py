@@ -13,7 +13,16 @@ from skident.oracle import NotIdentified
 from ..kernel.robust_fit import NOISY, fit_outputs
 from ..kernel.signs import linear_part_matrix, signs_over_ratio, slope_of_ratio
 
-__all__ = ["PreactivationSigns", "Readout", "fill_undetermined", "hidden_outputs", "read_out", "spread_points"]
+__all__ = [
+    "PreactivationSigns",
+    "Readout",
+    "fill_undetermined",
+    "hidden_outputs",
+    "in_oracle_units",
+    "inputs_as_pairs",
+    "read_out",
+    "spread_points",
+]
 
 _TINY = float(np.finfo(float).tiny)
 
@@ -329,3 +338,24 @@ def fill_undetermined(weights, biases, undetermined, known_signs, signs, outer, 
         if 0.0 < steepest < _STEEPEST:
             filled[k, j] = -_BEYOND * signs[j] * steepest
     return filled
+
+
+def inputs_as_pairs(network, n_units):
+    """The network with pairs of units for inputs that units behind the first `n_units` of its first layer pass on.
+
+    These are always active within reach only, the pairs everywhere.
+    """
+    (W, V, *weights), (b, c, *biases) = network.weights, network.biases
+    linear, lifts, outgoing = W[:, n_units:], b[n_units:], V[n_units:]
+    W, b = np.hstack([W, -linear]), np.concatenate([b[:n_units], np.zeros(2 * len(lifts))])
+    return FeedforwardNetwork(
+        [W, np.vstack([V, -outgoing]), *weights], [b, c + lifts @ outgoing, *biases], network.activations[0]
+    )
+
+
+def in_oracle_units(network, output_error):
+    """A network with outputs in units of their error as one of the oracle's outputs."""
+    weights, biases = network.weights, network.biases
+    return network.with_parameters(
+        [*weights[:-1], weights[-1] * output_error], [*biases[:-1], biases[-1] * output_error]
+    )

@@ -40,7 +40,7 @@ def find_layers(probe, rng, callback=None):
     They start `find_deep_relu_network`, which validates and completes them. The outputs of the `DeepProbe` must be
     exact everywhere, and three at least: a Jacobian serves as many critical points as there are outputs. Every
     critical point of the lines costs about ``8 + 1.5 (D + 12) / (m_L - 1)`` queries. ``callback(n_units)`` is called
-    after every layer. None if units of one layer only are found, and `NotIdentified` if a line has too many boundaries.
+    after every layer. None if units of one layer only are recovered, and `NotIdentified` if a line has too many boundaries.
     """
     space = Space(probe.oracle, probe.n_inputs, probe.output_error, np.sqrt(probe.n_inputs))
     search = _ManyLayers(space, probe, rng, callback)
@@ -49,7 +49,7 @@ def find_layers(probe, rng, callback=None):
 
 
 class _ManyLayers:
-    """The critical points of a model, and the units found with them."""
+    """The critical points of a model, and the units recovered from them."""
 
     def __init__(self, space, probe, rng, callback):
         self.space, self.probe, self.rng, self.callback = space, probe, rng, callback

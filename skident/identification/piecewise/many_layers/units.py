@@ -36,7 +36,7 @@ _SAME_COSINE = 1.0 - 1e-10  # of the known weights of two units that are one
 _LEAST_SHARED = 1e-3  # norm of weights that two parts of a unit share, over that of all
 _FURTHER = 80  # lines of these
 _TESTED = 40  # predicted points on further lines, where outputs are queried
-_TESTED_HERE = 40  # the same on the lines of the set where no critical point was found
+_TESTED_HERE = 40  # the same on the lines of the set without a critical point there
 
 
 @dataclass(eq=False)
@@ -81,11 +81,11 @@ class LayerSearch:
         return np.flatnonzero(self.critical.reliable & self.certain & ~self.explained)
 
     def weights(self):
-        """Weights (m, K) and biases (K,) of the units that were found, up to their signs."""
+        """Weights (m, K) and biases (K,) of the units, up to their signs."""
         return np.array([unit.w for unit in self.units]).T, np.array([unit.b for unit in self.units])
 
     def run(self, before):
-        """Find units: those found `before`, with fewer critical points, are tried first."""
+        """Find units: those detected `before`, with fewer critical points, are tried first."""
         self.start_from(before)
         self.from_partial_units()
         self.merge()
@@ -101,7 +101,7 @@ class LayerSearch:
         return self.units
 
     def start_from(self, units):
-        """Take over units that were found with fewer critical points."""
+        """Take over units that were detected with fewer critical points."""
         m = self.H.shape[1]
         for unit in units:
             w, mask = np.zeros(m), np.zeros(m, dtype=bool)
@@ -110,6 +110,7 @@ class LayerSearch:
             self.settle(w, unit.b, mask, np.zeros(0, dtype=int), unit.aimed)
 
     def from_partial_units(self):
+        """Units of which parts in several linear regions agree."""
         index = self.usable()
         w, b, _, unique = partial_units(self.H[index], self.A[index], self.critical.normals[index])
         index, w, b = index[unique], w[unique], b[unique]
@@ -127,6 +128,7 @@ class LayerSearch:
                 free &= ~self.explained[index]
 
     def from_clusters(self):
+        """Units that explain all critical points of one jump."""
         index = self.usable()
         for cluster in clusters_of_jumps(self.critical.jumps[index], self.critical.line[index], _LEAST_CLUSTER):
             k = index[cluster]
@@ -256,15 +258,15 @@ class LayerSearch:
         lines = self.critical.lines
         missed = self.rng.permutation(np.flatnonzero(~hit))[:_TESTED_HERE]
         X = lines.at(i[missed], t[missed])
-        answers = self.critical.bends(X, lines.directions[i[missed]])
-        n_bent, n, wrong = hit.sum() + np.sum(answers == 1), hit.sum() + np.sum(answers >= 0), X[answers == 0]
+        bends = self.critical.bends(X, lines.directions[i[missed]])
+        n_bent, n, wrong = hit.sum() + np.sum(bends == 1), hit.sum() + np.sum(bends >= 0), X[bends == 0]
         if n == 0 or n_bent < _HOPELESS * n:
             return n_bent / max(n, 1), n, wrong
         X, V = self.further_points(w, b, mask)
         some = self.rng.permutation(len(X))[:_TESTED]
-        answers = self.critical.bends(X[some], V[some])
-        n_bent, n = n_bent + np.sum(answers == 1), n + np.sum(answers >= 0)
-        return n_bent / n, n, np.concatenate([wrong, X[some][answers == 0]])
+        bends = self.critical.bends(X[some], V[some])
+        n_bent, n = n_bent + np.sum(bends == 1), n + np.sum(bends >= 0)
+        return n_bent / n, n, np.concatenate([wrong, X[some][bends == 0]])
 
     def further_points(self, w, b, mask):
         """Points (n, D) on further lines, of directions (n, D), where a unit is predicted to vanish."""
@@ -284,8 +286,8 @@ class LayerSearch:
                 some = self.rng.permutation(np.flatnonzero(side))[:_TESTED_SIDE]
                 if abs(bad[:, k].mean()) < 1.0 or len(some) < _LEAST_ON_SIDE or side.mean() > 0.5:
                     continue
-                answers = self.critical.bends(X[some], V[some])
-                if np.sum(answers == 1) < _SIDE_SHARE * np.sum(answers >= 0):
+                bends = self.critical.bends(X[some], V[some])
+                if np.sum(bends == 1) < _SIDE_SHARE * np.sum(bends >= 0):
                     self.units.remove(unit)
                     self.explained[unit.members] = False
                     break
