@@ -238,7 +238,7 @@ def _by_facets(problem, probe, leaky=False, start=None):
 
 
 def _from_critical_points(problem, probe):
-    """The `DeepNetwork` that starts from layers recovered from one set of critical points; None if it explains too little."""
+    """The `DeepNetwork` that starts from the layers of one set of critical points; None if it explains too little."""
     try:
         with problem.log.stage("layers (critical points of all layers)", problem.oracle, None, "units") as entry:
             start = find_layers(probe, problem.rng, entry["progress"])

@@ -40,7 +40,8 @@ def find_layers(probe, rng, callback=None):
     They start `find_deep_relu_network`, which validates and completes them. The outputs of the `DeepProbe` must be
     exact everywhere, and three at least: a Jacobian serves as many critical points as there are outputs. Every
     critical point of the lines costs about ``8 + 1.5 (D + 12) / (m_L - 1)`` queries. ``callback(n_units)`` is called
-    after every layer. None if units of one layer only are recovered, and `NotIdentified` if a line has too many boundaries.
+    after every layer. None if units of one layer only are recovered; raises `NotIdentified` if a line has too many
+    boundaries.
     """
     space = Space(probe.oracle, probe.n_inputs, probe.output_error, np.sqrt(probe.n_inputs))
     search = _ManyLayers(space, probe, rng, callback)
