@@ -31,6 +31,7 @@ _MORE_LAYERS = {"layers", "crowded", "bent", "signs", "ambiguous", "undecided", 
 _MOST_INPUTS = (
     40  # up to which normals of critical points of all layers are measured first (budget: D + 12 queries each)
 )
+_THREE_HIDDEN_LAYERS = 4  # and the output layer: facets alone need fewer queries
 _FURTHER_CHECKS = 17  # outputs that decide whether units are missing, per held-out sample (budget)
 _MAX_POLISHED = 30_000  # parameters up to which bits, or a small tol, are worth a fit to outputs (budget: 20 s)
 _SMALL_TOL = 1e-10  # below which fits to Jacobians are not accurate enough: they leave errors of 1e-9 to 1e-11
@@ -261,7 +262,8 @@ def _better(found, search):
 def _has_shared_critical_points(problem):
     """Whether critical points of several outputs, whose normals cost a Jacobian for a few, may be measured at first."""
     few = problem.oracle.n_inputs <= _MOST_INPUTS and problem.oracle.response != "predict_proba"
-    return few and problem.activations[0] == "relu" and _shares_jacobians(problem, deep=True)
+    deep = problem.widths is None or len(problem.widths) > _THREE_HIDDEN_LAYERS
+    return few and deep and problem.activations[0] == "relu" and _shares_jacobians(problem, deep=True)
 
 
 def _shares_jacobians(problem, deep=False):
