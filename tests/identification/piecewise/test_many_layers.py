@@ -1,5 +1,7 @@
 """ReLU networks of many layers, from one set of critical points with their normals."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -190,6 +192,25 @@ def test_units_of_a_layer_are_found_and_no_others(depth):
             assert max(cosine(x, true[:, k]) for k in range(len(b))) > 1.0 - 1e-8
         n_found, n_units = n_found + len(search.units), n_units + len(b)
     assert n_found >= 0.8 * n_units
+
+
+def test_a_single_unit_of_a_layer_is_found():
+    network = random_network((5, 3, 1, 3), 0)
+    critical = critical_set(network, 0)
+    layer, _ = labels(network, critical.points)
+    search = LayerSearch(critical, prefix_of(network, 1), layer < 1)
+    search.run([])
+    assert [cosine(unit.w, network.weights[1][:, 0]) > 1.0 - 1e-9 for unit in search.units] == [True]
+    unit = replace(search.units[0], share=0.9, wrong=critical.points[:3])
+    search.units = [unit]
+    search.drop_facets()
+    assert search.units == [unit]
+
+
+def test_a_model_without_boundaries_has_no_layers(planted):
+    net = planted((4, 3, 3), 0)
+    net.set([np.zeros((4, 3)), np.eye(3)], [np.ones(3), np.zeros(3)])
+    assert find_layers(net.probe(), np.random.RandomState(0)) is None
 
 
 def test_linear_units_become_relu_units_that_are_active():

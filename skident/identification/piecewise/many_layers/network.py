@@ -61,6 +61,8 @@ class _ManyLayers:
     def run(self):
         """`RecoveredLayer`s: all of them if they explain most outputs; else without the last, which fits badly."""
         self.critical.extend(_FEWEST_LINES)
+        if len(self.critical) == 0:
+            return []
         per_line = max(len(self.critical) // _FEWEST_LINES, 1)
         self.critical.extend(min(_MOST_LINES, _FIRST_POINTS // per_line) - _FEWEST_LINES)
         for n_round in range(_ROUNDS):

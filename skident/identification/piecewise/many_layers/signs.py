@@ -15,6 +15,7 @@ _MOST_CLUSTERS = 60  # (budget)
 _MOST_ENUMERATED = 10  # the same beside a linear part
 _FEWEST_CLUSTERS = 3  # that show a linear part
 _REWEIGHTINGS = 4  # of the clusters: some are contradicted by further missing units
+_TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 _PARALLEL = 1.0 - 1e-6  # cosine of the angle to a unit that is known
 _SMALL_ANGLE = 1e-6  # sine of an angle that is rounding
 _NEXT = 1e-6  # second residual per critical point of clusters that determine their unit
@@ -165,13 +166,15 @@ def linear_direction(critical, H, A, index, units):
         return None
     common = np.all([constant for _, _, constant in clusters], axis=0)
     Q = np.linalg.svd(C[:, common], full_matrices=True)[0][:, common.sum() :]  # else units that never change would do
+    if Q.shape[1] == 0:
+        return None
     unit_directions = C / np.linalg.norm(C, axis=0)
     best = (np.inf, None)
     for signs in itertools.product([-1.0, 1.0], repeat=K):
         projectors = []
         for alpha, c, constant in clusters:
             rest = c - C @ (np.array(signs) * alpha)
-            basis = np.column_stack([C[:, constant], linear, rest / np.linalg.norm(c)])
+            basis = np.column_stack([C[:, constant], linear, rest / max(np.linalg.norm(c), _TINY)])
             projectors.append(_complement(basis))
         weights, v = np.ones(len(clusters)), None
         for _ in range(_REWEIGHTINGS):

@@ -161,7 +161,8 @@ class LayerSearch:
         """Refine a candidate by the critical points that it predicts, and keep it if the outputs confirm enough."""
         aimed = self.critical.points[:0] if aimed is None else aimed
         unit = self.tested(Unit(w * mask, b, mask.copy(), members, aimed))
-        if unit is not None and unit.share >= self.accepted and not unit.mask.all() and complete_unit(self, unit):
+        complete = unit is None or unit.mask.all() or not self.prefix.weights  # all inputs of the first layer vary
+        if not complete and unit.share >= self.accepted and complete_unit(self, unit):
             unit = self.tested(unit)
         if unit is None:
             return False
@@ -295,7 +296,7 @@ class LayerSearch:
     def _sides(self, X, units):
         """Signs (n, k) of units at points X (n, D)."""
         H = self.prefix.outputs(X)
-        return np.sign(np.column_stack([H @ unit.w + unit.b for unit in units]))
+        return np.sign([H @ unit.w + unit.b for unit in units]).reshape(len(units), len(X)).T
 
     def merge(self):
         """Join units that agree on the weights that both know."""
