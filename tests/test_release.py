@@ -12,7 +12,7 @@ WORKFLOWS = sorted((TOP / ".github" / "workflows").glob("*.yml"))
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 MADE_BY_SETUPTOOLS = {"LICENSE", "README.md", "pyproject.toml", "MANIFEST.in", "skident"}
 NOT_SHIPPED = {".git", ".gitignore", ".venv", "build", "dist", "PKG-INFO", "setup.cfg", "skident.egg-info"}
-CACHES = re.compile(r"\..*_cache|__pycache__|\.hypothesis|\.coverage.*")
+CACHES = re.compile(r"\..*_cache|__pycache__|\.hypothesis|\.coverage.*|\w+\.png")  # with pictures that examples save
 
 
 def jobs(text):
