@@ -28,9 +28,7 @@ _REACH = 1e3  # half length of lines, in units of sqrt(D) standard deviations
 _MAX_UNITS = 1000  # hidden units at most of one layer of unknown width (budget)
 # Reasons of `NotIdentified` for which a network may have more than one hidden layer.
 _MORE_LAYERS = {"layers", "crowded", "bent", "signs", "ambiguous", "undecided", "unexplained", "unresolved"}
-_MOST_INPUTS = (
-    40  # up to which normals of critical points of all layers are measured first (budget: D + 12 queries each)
-)
+_MOST_INPUTS = 40  # up to which critical points of all layers are measured first (budget: D + 12 queries each)
 _THREE_HIDDEN_LAYERS = 4  # and the output layer: facets alone need fewer queries
 _FURTHER_CHECKS = 17  # outputs that decide whether units are missing, per held-out sample (budget)
 _MAX_POLISHED = 30_000  # parameters up to which bits, or a small tol, are worth a fit to outputs (budget: 20 s)

@@ -67,9 +67,8 @@ def facet_from_plane(labels, n, pair, x, d, rng):
 
 def _meets(facet, x, d):
     """Whether a facet continues the boundary from the bend at x in direction d: a second bend may lie between both."""
-    return abs(facet.plane @ np.append(x, 1.0)) <= _BEND_ERROR * abs(facet.normal @ d) + _LATE * (
-        1.0 + np.linalg.norm(x)
-    )
+    off, slope, size = abs(facet.plane @ np.append(x, 1.0)), abs(facet.normal @ d), 1.0 + np.linalg.norm(x)
+    return off <= _BEND_ERROR * slope + _LATE * size
 
 
 def _away(normal, n, d):

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..several_outputs.shared_jacobians import good, normals_on_line, scanned
 
-__all__ = ["BISECTIONS", "CriticalSet", "Lines", "lines_between", "straight_lines"]
+__all__ = ["CriticalSet", "Lines", "lines_between", "straight_lines"]
 
 _REACH = 30.0  # half length of lines over sqrt(D)
 _RADII = (0.5, 1.0, 2.0)  # of their origins, in standard deviations of the inputs
@@ -16,7 +16,6 @@ _PAIRS = 100  # first pairs of points on a line: between fewer ones, small bumps
 _FEWER_PAIRS = 20  # the same of lines between two points
 _BEYOND = 2.0  # half length of these over the distance of the points
 _GRID = 800  # positions of a line at which units are predicted
-BISECTIONS = 45  # from a step of the grid to rounding
 _SPREADS = (1e-3, 1e-4, 1e-5)  # half distances of the points that test a predicted crossing, over sqrt(D)
 _EPS = np.finfo(float).eps / 2.0  # rounding of one output
 _BEND_ERRORS = 12.0  # errors of the outputs that a second difference of a bend exceeds
@@ -59,20 +58,23 @@ class Lines:
 
 def straight_lines(n, n_inputs, rng, n_grid=_GRID):
     """Random `Lines` near the center."""
-    rng = np.random.RandomState(0) if rng is None else rng
     radii = np.array(_RADII)[rng.randint(len(_RADII), size=n), None]
     V = rng.standard_normal((n, n_inputs))
     V /= np.linalg.norm(V, axis=1, keepdims=True)
+    return Lines(radii * rng.standard_normal((n, n_inputs)), V, np.ones(n), _grid(n_inputs, n_grid))
+
+
+def _grid(n_inputs, n):
+    """Positions (n,) on a line, denser near its origin."""
     end = np.arcsinh(_REACH)
-    grid = np.sqrt(n_inputs) * np.sinh(np.linspace(-end, end, n_grid))
-    return Lines(radii * rng.standard_normal((n, n_inputs)), V, np.ones(n), grid)
+    return np.sqrt(n_inputs) * np.sinh(np.linspace(-end, end, n))
 
 
 def lines_between(X, Y, n_grid=_GRID):
     """`Lines` through points X and Y (n, D) and some way beyond."""
     V = Y - X
     length = np.maximum(np.linalg.norm(V, axis=1), np.finfo(float).tiny)
-    grid = straight_lines(0, X.shape[1], None, n_grid).grid
+    grid = _grid(X.shape[1], n_grid)
     return Lines(0.5 * (X + Y), V / length[:, None], _BEYOND * length / grid[-1], grid)
 
 

@@ -6,13 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.optim import bisect
+
 from .consensus import clusters_of_jumps, grown, null_vectors, partial_units
-from .critical_set import BISECTIONS, straight_lines
+from .critical_set import straight_lines
 from .unit_fit import fitted_unit, with_weights_at
 from .unseen import complete_unit
 
 __all__ = ["LayerSearch", "Unit"]
 
+_BISECTIONS = 45  # from a step of the grid to rounding
 _HIT = 1e-6  # distance of a critical point from a predicted one, relative
 _FIRST_HIT = 1e-5  # the same of a candidate from two critical points
 _LEAST_FIRST = 0.35  # share of predicted critical points from which a candidate is refined
@@ -150,12 +153,13 @@ class LayerSearch:
         there = there.reshape(-1, n)
         i, j = np.nonzero((z[:, 1:] * z[:, :-1] < 0.0) & there[:, 1:] & there[:, :-1])
         low, high, before = lines.positions(i, j), lines.positions(i, j + 1), z[i, j]
-        for _ in range(BISECTIONS):
-            t = 0.5 * (low + high)
-            left = np.sign(self.prefix.outputs(lines.at(i, t)) @ (w * mask) + b) == np.sign(before)
-            low, high = np.where(left, t, low), np.where(left, high, t)
-        t = 0.5 * (low + high)
-        return i, t
+        low, high = bisect(
+            lambda t: np.sign(self.prefix.outputs(lines.at(i, t)) @ (w * mask) + b) != np.sign(before),
+            low,
+            high,
+            _BISECTIONS,
+        )
+        return i, 0.5 * (low + high)
 
     def settle(self, w, b, mask, members, aimed=None, replaced=None):
         """Refine a candidate by the critical points that it predicts, and keep it if the outputs confirm enough."""
