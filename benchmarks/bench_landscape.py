@@ -8,8 +8,8 @@ Parts: `targets`, requirements and what was reached; `figures`, Figures 2 to 4 o
 (2017) with the optimizer of this library; `rate`, the convergence rate of Theorem 2.5 near a planted network, predicted
 and observed; `comparison`, both solvers of `QuadraticNetRegressor` against polynomial regression and Adam from random
 starts; `proofs`, certificates of collinear data against exact rational arithmetic; `losses`, certificates of other
-losses and accuracies of classifiers. Each part replaces its results in
-results/landscape.json. The linear algebra has one thread unless `--threads` is given; seconds are processor time.
+losses and accuracies of classifiers; `one_sign`, fits with output weights of one sign. Each part replaces its results
+in results/landscape.json. The linear algebra has one thread unless `--threads` is given; seconds are processor time.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from parts.landscape import (  # noqa: F401  (registers the parts)
     comparison,
     figures,
     losses,
+    one_sign,
     proofs,
     rate,
     targets,

@@ -55,6 +55,7 @@ REAL_MODELS = range(2_100_000, 2_101_000)  # networks from the first, other mode
 SADDLE_BOUNDS = range(2_500_000, 2_500_100)  # one a problem
 LABELS = range(2_150_000, 2_151_000)  # twenty a row; models that are refused from the 500th
 LANDSCAPE_LOSSES = range(2_400_000, 2_401_000)
+LANDSCAPE_ONE_SIGN = range(2_402_000, 2_404_000)  # a thousand a row
 HIERARCHICAL_WIDTHS = range(2_450_000, 2_451_000)  # twenty a row; without noise from the 500th
 RELU_NOISE = range(3_100_000, 3_100_300)  # twenty a row
 RELU_MISSING_UNIT = range(3_101_000, 3_102_000)  # fits that lack none, then a hundred a size

@@ -171,6 +171,7 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
     scale_: Array
     network_: FeedforwardNetwork
     certificate_: LandscapeCertificate
+    certificates_: list[LandscapeCertificate]
     alpha_: float
     linear_weight_: float
     held_out_score_: float

@@ -19,6 +19,7 @@ __all__ = [
     "block_escape",
     "descend",
     "newton_step",
+    "polished_form",
 ]
 
 _CHUNK = 100  # L-BFGS steps between two estimates of the remaining number
@@ -31,6 +32,9 @@ _POLISHED = 1e-3  # slope relative to its limit, below which no polishing is nee
 _PROGRESS = 0.5  # factor by which a Newton step must lower the slope
 _ROUNDING = 1e-12  # relative increase of the loss that counts as rounding: a saddle attracts Newton steps too
 _TINY = 1e-300  # keeps logarithms finite
+_DENSE_WEIGHTS = 400  # weights up to which Newton steps factorize the Hessian: its products take milliseconds (budget)
+_FLAT = 1e-9  # curvature relative to the largest, below which a direction is a rotation of the units
+_ZERO_UNIT = 1e-9  # eigenvalue of M relative to the largest, up to which it is rounding
 
 
 @dataclass
@@ -167,14 +171,15 @@ class _Descent:
     def polish_in_weights(self, max_steps=8):
         """Newton steps in W while they reduce the slope: losses alone determine a minimum to half the digits only.
 
-        The Hessian has a null space (rotations of the units among themselves), which conjugate gradients do not enter.
+        The Hessian has a null space (rotations of the units among themselves), which the steps do not enter.
         """
         flat = self.W.ravel()
         value, slope = self._value_and_slope(flat)
         for _ in range(max_steps):
             if not np.linalg.norm(slope) > _POLISHED * self.gradient_limit:
                 break
-            step = newton_step(self._hessian_product(flat), slope)
+            product = self._hessian_product(flat)
+            step = (_dense_newton_step if flat.size <= _DENSE_WEIGHTS else newton_step)(product, slope)
             new_value, new_slope = self._value_and_slope(flat + step)
             if not np.linalg.norm(new_slope) < _PROGRESS * np.linalg.norm(slope) or new_value > value * (
                 1.0 + _ROUNDING
@@ -213,6 +218,29 @@ class _Descent:
             self.W = factorize(solution.M, self.signs)[0]
             self.n_iter += max(1, solution.n_iter)
             self.history.append(solution.value)
+
+
+def polished_form(problem, M, sign):
+    """M (d, d) with eigenvalues of one sign after Newton steps in its factor: a minimizer to the last digits.
+
+    The rank does not change, so M must be close to a minimizer of the loss over matrices of this sign.
+    """
+    values, V = np.linalg.eigh(sign * M)
+    kept = values > _ZERO_UNIT * max(values[-1], 0.0)
+    if not kept.any():
+        return M
+    descent = _Descent(problem, (V[:, kept] * np.sqrt(values[kept])).T, np.full(np.sum(kept), sign), tol=0.0)
+    descent.gradient_limit = 0.0
+    descent.polish_in_weights()
+    return quadratic_form(descent.W, descent.signs)
+
+
+def _dense_newton_step(product, slope):
+    """``-H^+ slope`` from the matrix H of ``product(u) = H u``, without directions of no or negative curvature."""
+    H = np.array([product(unit) for unit in np.eye(len(slope))])
+    values, V = np.linalg.eigh((H + H.T) / 2)
+    kept = values > _FLAT * max(values[-1], 0.0)
+    return -(V[:, kept] / values[kept]) @ (V[:, kept].T @ slope)
 
 
 def newton_step(product, slope, max_iter=200, tol=1e-10):

@@ -60,7 +60,7 @@ def warn_of_model_class(scores, in_sample, name):
             f"{name}: a linear model is better for these data: R^2 on held-out samples is {scores.linear:.3f}, and "
             f"{in_sample:.3f} on training samples for the network. Lower alpha, or allow linear terms, both signs.",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     elif not np.isnan(scores.kernel):
         warnings.warn(
@@ -68,7 +68,7 @@ def warn_of_model_class(scores, in_sample, name):
             f"{scores.quadratic:.3f}, and that of kernel ridge regression {scores.kernel:.3f}. Take a larger class, as "
             "HierarchicalQuadraticNet.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -83,5 +83,5 @@ def warn_of_rounded_targets(y, name):
             "certificate holds for y as stored. Subtract the offset where y is computed, before it is rounded, and fit "
             "the difference.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )

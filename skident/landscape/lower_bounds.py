@@ -8,6 +8,7 @@ import numpy as np
 
 from .bounded_sums import collinearity, precisions
 from .convex_solver import ConvexSolution, least_squares_size, solve_convex
+from .descent import polished_form
 from .dual_bounds import dual_bound, least_squares_bound, one_sign_bound
 from .exact_arithmetic import exact_least_loss, exact_order, repeated_inputs_bound
 from .problem import QuadraticProblem
@@ -67,8 +68,7 @@ def _bounds(problem, M, signs, means):
         u, how = problem.residual(M), "weak duality at the point's own residual"
         yield from (LowerBound(dual_bound(problem, u, signs, dtype), how) for dtype in precisions(problem))
     elif signs.plus != signs.minus:
-        how = "weak duality at the point's residual, shifted until R is definite"
-        yield from (LowerBound(one_sign_bound(problem, M, signs, dtype), how) for dtype in precisions(problem))
+        yield from _one_sign(problem, M, signs)
     bound, n_distinct = repeated_inputs_bound(problem)
     if n_distinct < problem.n:
         yield LowerBound(bound, "rows that are the same with targets that are not")
@@ -80,6 +80,14 @@ def _bounds(problem, M, signs, means):
     if signs.plus != signs.minus and collinearity(problem) < _COLLINEAR:
         what = f"the inputs are collinear to {collinearity(problem):.0e}"
         yield LowerBound(0.0, "", f"{what}, beyond what double precision can decide for output weights of one sign")
+
+
+def _one_sign(problem, M, signs):
+    """Bounds for output weights of one sign without ridge, at M and at a nearby minimizer to the last digits."""
+    how = "weak duality at the point's residual, shifted until R is definite"
+    yield from (LowerBound(one_sign_bound(problem, M, signs, dtype), how) for dtype in precisions(problem))
+    M, how = polished_form(problem, M, 1.0 if signs.plus else -1.0), how.replace("the point's", "a nearby minimizer's")
+    yield from (LowerBound(one_sign_bound(problem, M, signs, dtype), how) for dtype in precisions(problem))
 
 
 def _bounds_of_terms(problem, signs):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
@@ -23,6 +23,7 @@ from .convex_solver import ConvexSolution, least_squares_size, solve_convex
 from .descent import descend
 from .held_out_scores import HeldOutScores, held_out_scores, linear_score, warn_of_model_class, warn_of_rounded_targets
 from .losses import HuberLoss
+from .output_blocks import stacked_blocks
 from .problem import LossTerms, QuadraticProblem
 from .quadratic_form import factorize, quadratic_form
 from .ridge_selection import LINEAR_WEIGHTS, leave_one_out_ridge
@@ -95,7 +96,10 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
     network_ : FeedforwardNetwork
         The same function: k units, and two more for the linear terms.
     certificate_ : LandscapeCertificate
-        Of W for inputs divided by `scale_`.
+        Of W for inputs divided by `scale_`; with several outputs that of the output which is not proven, or has the
+        largest relative gap.
+    certificates_ : list of LandscapeCertificate
+        One per output.
     alpha_, linear_weight_ : float
         As used.
     held_out_score_, linear_score_ : float
@@ -125,6 +129,12 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
     `certificate_` is about ``(y - median) / delta`` (without intercept ``y / delta``) and a loss with delta 1; with a
     Poisson loss, `network_` returns the logarithm of the mean. An automatic alpha minimizes the approximate
     leave-one-out loss.
+
+    **Several outputs.** With y (n, o), every output has its own block of units, whose other output weights are 0, and
+    its own ridge. The losses then do not depend on each other, so that a proof for each of them is one for their sum.
+    `hidden_weights_` and `output_weights_`, (k, o), contain the blocks one after the other. `quadratic_form_`, `coef_`,
+    `intercept_`, `scale_`, `alpha_`, `linear_weight_`, `held_out_score_` and `linear_score_` have a first axis of
+    length o; `solver_` and `history_` are lists.
 
     **Limits.** Quadratic functions do not suffice for arctangents of ratios (friedman3: R^2 0.04 below the best of
     linear models, kernels and boosting) and squares of squares (hierarchical targets: 0.1); `fit` warns of both.
@@ -196,7 +206,7 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n, d)
-        y : array-like of shape (n,)
+        y : array-like of shape (n,) or (n, o)
 
         Returns
         -------
@@ -219,23 +229,35 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
         """
         with forgotten_on_error(self), one_thread(gram_work(X, degree=2)):
             self._validate_params()
-            X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-            y = np.asarray(y, dtype=np.float64)
+            X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
+            y, name = np.asarray(y, dtype=np.float64), type(self).__name__
             check_magnitudes(X=X, y=y)
-            warn_of_rounded_targets(y, type(self).__name__)
-            v = _output_weights(self.output_signs, self.n_hidden, X.shape[1])
-            self.center_, self.scale_ = _input_scaling(X, centered=self.fit_intercept and self.fit_linear)
-            if self.loss != "squared":
-                return self._fit_convex_loss((X - self.center_) / self.scale_, y)
-            problem, scores = self._problem(X - self.center_, y)
-            self.solver_ = self._resolve_solver(problem)
-            trained = _trained(problem, v, self.solver_, max_iter=self.max_iter, max_dense=self.max_dense)
-            options = CertificateOptions(tol=self.tol, max_dense=self.max_dense)
-            self.certificate_ = certify_quadratic(problem, trained.W, v, options, trained.solution)
-            self._store(problem, v, trained)
-            self.held_out_score_, self.linear_score_ = scores.quadratic, scores.linear
-            warn_of_model_class(scores, r2_score(y, self._values(X)) if len(y) > 1 else np.nan, type(self).__name__)
+            if y.ndim == 1:
+                self._fit_output(X, y, name)
+                self.certificates_ = [self.certificate_]
+                return self
+            blocks = [clone(self).set_params(random_state=self.random_state) for _ in y.T]
+            for j, block in enumerate(blocks):
+                block._fit_output(X, y[:, j], name if len(blocks) == 1 else f"{name}, column {j} of y")
+            for attribute, value in stacked_blocks(blocks).items():
+                setattr(self, attribute, value)
         return self
+
+    def _fit_output(self, X, y, name):
+        """The fit of one output; warnings begin with `name`."""
+        warn_of_rounded_targets(y, name)
+        v = _output_weights(self.output_signs, self.n_hidden, X.shape[1])
+        self.center_, self.scale_ = _input_scaling(X, centered=self.fit_intercept and self.fit_linear)
+        if self.loss != "squared":
+            return self._fit_convex_loss((X - self.center_) / self.scale_, y)
+        problem, scores = self._problem(X - self.center_, y)
+        self.solver_ = self._resolve_solver(problem)
+        trained = _trained(problem, v, self.solver_, max_iter=self.max_iter, max_dense=self.max_dense)
+        options = CertificateOptions(tol=self.tol, max_dense=self.max_dense)
+        self.certificate_ = certify_quadratic(problem, trained.W, v, options, trained.solution)
+        self._store(problem, v, trained)
+        self.held_out_score_, self.linear_score_ = scores.quadratic, scores.linear
+        warn_of_model_class(scores, r2_score(y, self._values(X)) if len(y) > 1 else np.nan, name)
 
     def _fit_convex_loss(self, Z, y):
         """The fit for another than the squared loss."""
@@ -256,7 +278,6 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
         self.coef_, self.intercept_ = fit.coef / self.scale_, float(fit.intercept)
         size = np.linalg.norm(fit.coef)
         self.network_ = _network(self.hidden_weights_, fit.v, self.coef_, size, self.intercept_, self.center_)
-        return self
 
     def _problem(self, Z, y):
         """The loss with its selected ridge and scales, and the held-out scores."""
@@ -303,7 +324,7 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
 
         Returns
         -------
-        ndarray of shape (n,)
+        ndarray of shape (n,) or (n, o)
 
         Raises
         ------
@@ -319,7 +340,15 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
     def _values(self, X):
         """Predictions for validated inputs."""
         Z = X - self.center_
-        return np.einsum("ij,ij->i", Z @ self.quadratic_form_, Z) + Z @ self.coef_ + self.intercept_
+        if self.quadratic_form_.ndim == 2:
+            return np.einsum("ij,ij->i", Z @ self.quadratic_form_, Z) + Z @ self.coef_ + self.intercept_
+        forms = [np.einsum("ij,ij->i", Z @ form, Z) for form in self.quadratic_form_]
+        return np.column_stack(forms) + Z @ self.coef_.T + self.intercept_
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
 
 
 @dataclass(frozen=True)

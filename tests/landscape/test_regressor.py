@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from sklearn.datasets import load_diabetes, load_linnerud
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import Ridge
@@ -9,7 +10,14 @@ from sklearn.model_selection import KFold, cross_val_score
 
 from skident import QuadraticNetRegressor
 from skident.datasets import make_planted_shallow
-from skident.landscape import CertificateOptions, LossTerms, TrainingTrials, landscape_certificate, phase_transition
+from skident.landscape import (
+    CertificateOptions,
+    HuberLoss,
+    LossTerms,
+    TrainingTrials,
+    landscape_certificate,
+    phase_transition,
+)
 from skident.network import get_activation
 from tests.rates import fewest_successes
 
@@ -327,10 +335,57 @@ def test_one_sign_beside_linear_terms_with_hardly_more_rows_than_unknowns():
     assert proven == 20
 
 
+def test_one_sign_is_decided_if_the_samples_nearly_determine_the_form():
+    """Of such fits, whose Hessians are nearly singular, conjugate gradients decide all but one in a hundred."""
+    seeds = [80012, 80085, 80491, *range(30)]
+    proven = []
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        d = int(rng.integers(1, 13))
+        n = int(rng.integers(max(3, d // 2), d * (d + 1) // 2 + 2 * d + 4))
+        X, W = rng.standard_normal((n, d)), rng.standard_normal((2, d))
+        y = [((X @ W.T) ** 2).sum(axis=1), (X @ W.T) ** 2 @ [1, -1], rng.standard_normal(n)][seed % 3]
+        y = y + 0.1 * rng.standard_normal(n) * (seed % 2)
+        reg = QuadraticNetRegressor(output_signs="negative" if seed % 5 == 0 else "positive", alpha=0).fit(X, y)
+        proven.append(reg.certificate_.is_global)
+    assert all(proven)
+
+
 def test_a_sweep_of_sizes_takes_integers():
     for values in ([1.5, 2], [0, 1], ["a", "b"]):
         with pytest.raises(ValueError, match="must be integers >= 1"):
             phase_transition(20, 8, values, trials=TrainingTrials(n_trials=1, n_starts=1))
+
+
+# -- several outputs ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"output_signs": "positive", "alpha": 0}, {"loss": HuberLoss(0.5)}])
+def test_several_outputs_are_fitted_like_each_alone(options):
+    rng = np.random.default_rng(50)
+    X = rng.standard_normal((90, 4))
+    Y = np.column_stack([X[:, 0] * X[:, 1], X[:, 2] ** 2 + X[:, 3], rng.standard_normal(90)])
+    reg = QuadraticNetRegressor(**options).fit(X, Y)
+    alone = [QuadraticNetRegressor(**options).fit(X, y) for y in Y.T]
+    predicted = np.column_stack([one.predict(X) for one in alone])
+    assert_allclose(reg.predict(X), predicted, rtol=0, atol=1e-13 * np.abs(predicted).max())
+    assert [one.status for one in reg.certificates_] == [one.certificate_.status for one in alone]
+    assert reg.certificate_ in reg.certificates_ and len(reg.certificates_) == 3
+    assert reg.certificate_.is_global == all(one.is_global for one in reg.certificates_)
+    values = (reg.hidden_weights_ @ (X - reg.center_).T) ** 2
+    assert_allclose(
+        values.T @ reg.output_weights_ + (X - reg.center_) @ reg.coef_.T + reg.intercept_, predicted, atol=1e-10
+    )
+    assert_allclose(reg.network_(X), predicted, atol=1e-10)
+    assert_allclose(QuadraticNetRegressor(**options).fit(X, Y[:, :1]).predict(X), predicted[:, :1])
+
+
+def test_a_warning_names_the_column_of_y():
+    rng = np.random.RandomState(40)
+    X = rng.uniform(-1, 1, (150, 2))
+    y = np.sin(5 * X[:, 0]) + X[:, 1] ** 2 + 0.1 * rng.standard_normal(150)
+    with pytest.warns(UserWarning, match=r"QuadraticNetRegressor, column 1 of y: a function of second degree"):
+        QuadraticNetRegressor().fit(X, np.column_stack([X[:, 0], y]))
 
 
 # -- what other models reach -------------------------------------------------------------------------------------------
