@@ -8,7 +8,7 @@ from .kernel_reference import kernel_squared_errors
 
 __all__ = ["scales_for_classes"]
 
-_MAX_SAMPLES = 500  # on which the scales are compared: an eigendecomposition of that order (budget)
+_MAX_SAMPLES = 300  # on which the scales are compared: an eigendecomposition of that order (budget)
 _MIN_SAMPLES = 30  # below which errors are too uncertain to compare
 _MARGIN = 2.0  # standard errors by which the floor has to be better: false alarm rate of 2 %
 

@@ -136,7 +136,7 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
         with forgotten_on_error(self), one_thread(gram_work(X, degree=2)):
             X, y = self._validated(X, y)
             method, problem = self._method_and_problem(X, y, plan)
-            fit = self._strategy(method)(problem)
+            fit = self._strategy(method, len(X))(problem)
             self._store(require_finite(fit, problem.x), problem)
         return self
 
@@ -308,11 +308,11 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
         """`learning_rate`, or its deprecated name."""
         return value_of_renamed(self, "learning_rate", "lr")
 
-    def _stochastic_fit(self, method, criterion, noise=0.0, max_epochs=40):
-        """Training by Adam or SGD, as a function of the problem."""
+    def _stochastic_fit(self, method, criterion, noise=0.0, rate=None, max_epochs=40):
+        """Training by Adam or SGD, as a function of the problem; `rate` and `max_epochs` are defaults."""
         training = Training(
             optimizer=method.solver,
-            lr=self._learning_rate() or _RATES[method.solver],
+            lr=self._learning_rate() or rate or _RATES[method.solver],
             max_epochs=self.max_epochs or max_epochs,
             batch_size=-1 if self.batch_size == "all" else self.batch_size or _BATCH_SIZE,
             weight_decay=_WEIGHT_DECAY if self.l2 == "auto" else float(self.l2),

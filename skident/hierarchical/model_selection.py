@@ -25,6 +25,7 @@ _FEWEST_SAMPLES = 9  # for 3-fold cross-validation: three per fold
 _STEPS = 40  # per penalty (budget)
 _PATIENCE = 10  # steps in which the objective must halve (budget)
 _HOPELESS = 0.02  # relative loss above which three starts of the sum suffice (budget)
+_FAR_BEHIND = 1.3  # ratio of errors in the first fold above which other folds are not fitted (budget)
 _COMPARABLE = 2.0  # ratio of the unpenalized sum's error to that of linear readouts up to which penalties are tried
 
 
@@ -37,16 +38,16 @@ def fit_penalized_sum(problem, options, l2="auto"):
     return with_selected_penalty(problem, options, fit, l2)
 
 
-def with_selected_penalty(problem, options, fit, l2="auto"):
+def with_selected_penalty(problem, options, fit, l2="auto", rival=np.inf):
     """Refit a sum of squares with the penalty that 3-fold cross-validation selects; the fit has its held-out error.
 
     With noise, the weights follow the noise of the few samples with the largest features, and polynomials of degree
     ``2^L`` amplify it at new samples; generalized cross-validation does not detect this. Each penalty's fit is
     initialized at that of the next smaller one. For a given `l2`, or if `problem.whole` is False, only the error is
-    estimated.
+    estimated. It is infinite if the first fold has a clearly larger error than a `rival`.
     """
     grid = _L2_GRID if l2 == "auto" and problem.whole else (fit.l2,)
-    errors = _cross_validated(problem, options, grid)
+    errors = _cross_validated(problem, options, grid, rival)
     best = int(np.argmin(errors))
     error = errors[best] if np.isfinite(errors[best]) else float("inf")
     if best == 0:
@@ -74,8 +75,8 @@ def _penalty_path(problem, options, module, grid):
         yield scaling.to_original_(copy.deepcopy(module)), history, result.status != "max_iter"
 
 
-def _cross_validated(problem, options, grid):
-    """Relative squared error on held-out samples for each penalty, from new starts."""
+def _cross_validated(problem, options, grid, rival):
+    """Relative squared error on held-out samples for each penalty, from new starts; infinite if far above a rival's."""
     n, totals = len(problem.x), np.zeros(len(grid))
     options = dataclasses.replace(options, n_starts=min(2, options.n_starts), log=StageLog())
     for fold in np.array_split(np.arange(n), 3):
@@ -87,6 +88,8 @@ def _cross_validated(problem, options, grid):
         modules = [fit.module, *[module for module, *_ in _penalty_path(part, options, fit.module, grid)]]
         with torch.no_grad():
             totals += [float(((module(x) - y) ** 2).sum()) for module in modules]
+        if fold[0] == 0 and not np.nanmin(totals) <= _FAR_BEHIND * rival * float(((y - problem.y.mean()) ** 2).sum()):
+            return np.full(len(grid), np.inf)
     return np.nan_to_num(totals / float(((problem.y - problem.y.mean()) ** 2).sum()), nan=np.inf, posinf=np.inf)
 
 
@@ -102,5 +105,5 @@ def fit_auto(problem, options, l2="auto"):
     linear = fit_linear(problem, options, l2, cross_validate=True)
     if fit.error >= _COMPARABLE * linear.error:
         return linear
-    fit = with_selected_penalty(problem, options, fit, l2)
+    fit = with_selected_penalty(problem, options, fit, l2, linear.error)
     return fit if fit.error < linear.error else linear

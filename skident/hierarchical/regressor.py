@@ -317,7 +317,7 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
             readout = "linear"
         return self._with_batch_norm(Method(solver, readout))
 
-    def _strategy(self, method):
+    def _strategy(self, method, n_samples):
         """The fit that a method requires, as a function of the problem."""
         if method.solver == "algorithm1":
             return self._algorithm1_fit()

@@ -14,8 +14,9 @@ from sklearn.exceptions import ConvergenceWarning
 from torch.nn import functional
 
 from skident.base.linear_reference import linear_accuracy
-from skident.training.net import fit_module
+from skident.training.net import fit_module, skorch_net_of
 
+from .batched_training import MeanOfLogits, Trial, train_in_parallel, trial_logits
 from .problem import Fit
 from .solvers import set_trainable
 
@@ -26,6 +27,7 @@ _N_FOLDS = 3  # each trained without one third of the samples
 _ENOUGH_SAMPLES = 300  # from here on a single third is held out (budget): the error of an accuracy is below .05
 _FEWEST_SAMPLES = 10  # below, no samples are held out and there is no noise
 _WORSE_THAN_LINEAR = 0.03  # accuracy below that of logistic regression from which a warning is due
+_N_AVERAGED = 3  # networks with averaged logits: accuracy on digits of other writers is 0.005 higher than that of one
 _SHORTER = 0.75  # fraction of the epochs for the trainings that select the noise (budget)
 
 
@@ -47,37 +49,33 @@ class NoiseSelection:
     n_held: int = 0  # number of held-out samples
 
 
-def select_noise(problem, train):
+def select_noise(problem, held_out_logits):
     """Select the noise level by training with and without noise on parts of the samples.
 
     Noise on inputs is a penalty on the slope of the network (Bishop 1995, "Training with noise is equivalent to
     Tikhonov regularization"). It helps if many inputs separate the classes, and harms if classes differ little in few
-    inputs. The callable ``train(part, noise)`` returns a module in evaluation mode; `problem` has labels and samples in
-    random order.
+    inputs. The callable ``held_out_logits(trials)`` returns the logits of the samples that each pair (indices to hold
+    out, noise level) holds out; `problem` has labels and samples in random order.
     """
     n = len(problem.x)
     if n < _FEWEST_SAMPLES:
         return NoiseSelection()
     folds = np.array_split(np.arange(n), _N_FOLDS)[: 1 if n >= _ENOUGH_SAMPLES else None]
-    n_held, losses = sum(map(len, folds)), {}
-    for noise in (0.0, _NOISE):
-        measured = [_held_out(problem, fold, train, noise) for fold in folds]
-        losses[noise] = np.sum(measured, axis=0) / n_held
+    n_held, losses = sum(map(len, folds)), {0.0: np.zeros(2), _NOISE: np.zeros(2)}
+    trials = [(torch.as_tensor(fold, device=problem.x.device), noise) for noise in losses for fold in folds]
+    for (fold, noise), logits in zip(trials, held_out_logits(trials)):
+        losses[noise] += _log_loss_and_correct(logits, problem.y[fold]) / n_held
     # False for NaN, the loss if training with noise diverged.
     noise = _NOISE if losses[_NOISE][0] < losses[0.0][0] else 0.0
     linear = linear_accuracy(problem.x.cpu().numpy(), problem.y.cpu().numpy(), folds)
     return NoiseSelection(noise, float(losses[noise][1]), linear, n_held)
 
 
-def _held_out(problem, fold, train, noise):
-    """Sum of log losses and number of correct predictions on the samples of a fold."""
-    rest = np.setdiff1d(np.arange(len(problem.x)), fold)
-    module = train(problem.part(rest), noise)
-    with torch.no_grad():
-        logits, labels = module(problem.x[fold]), problem.y[fold]
-        return np.array(
-            [float(functional.cross_entropy(logits, labels, reduction="sum")), int((logits.argmax(1) == labels).sum())]
-        )
+@torch.no_grad()
+def _log_loss_and_correct(logits, labels):
+    """Sum of log losses and number of correct predictions, (2,)."""
+    loss = functional.cross_entropy(logits, labels, reduction="sum")
+    return np.array([float(loss), int((logits.argmax(1) == labels).sum())])
 
 
 def warn_of_linear(noise_selection, name):
@@ -100,24 +98,55 @@ def fit_stochastic(problem, method, criterion, training, callbacks=None, noise=I
     """Adam or SGD on all layers that are not fixed, with Gaussian input noise drawn anew at each step.
 
     A noise level of "auto" is selected on held-out samples if all layers start at random weights and none is fixed.
+    For labels, SGD with batch norm trains three networks from random weights and averages their logits, unless there
+    are callbacks.
     """
+    labels = not problem.y.is_floating_point()
+    parallel = labels and method.solver == "sgd" and method.batch_norm and training.clip is not None
     quiet, noisy = training, dataclasses.replace(training, weight_decay=noise.weight_decay)
 
-    def short_training(part, level):
-        kind = noisy if level > 0 else quiet
-        short = dataclasses.replace(kind, max_epochs=math.ceil(_SHORTER * kind.max_epochs))
-        return _trained(part, method, criterion, short, level, None)[0]
+    def held_out_logits(trials):
+        short = dataclasses.replace(training, max_epochs=math.ceil(_SHORTER * training.max_epochs))
+        if parallel:
+            decays = [(noisy if level > 0 else quiet).weight_decay for _, level in trials]
+            together = [Trial(fold, level, decay) for (fold, level), decay in zip(trials, decays)]
+            return trial_logits(problem, together, short)
+        return [_separate_logits(problem, method, criterion, short, trial) for trial in trials]
 
     level, noise_selection = noise.level, None
     if level == "auto":
         drawn = problem.start is None and not problem.fixed
-        noise_selection = select_noise(problem, short_training) if drawn else NoiseSelection()
+        noise_selection = select_noise(problem, held_out_logits) if drawn else NoiseSelection()
         level = noise_selection.noise
     training = noisy if level > 0 else quiet
-    module, initial, net = _trained(problem, method, criterion, training, level, callbacks)
-    history = [float(loss) for loss in net.history[:, "train_loss"]]
-    fit = Fit(module, initial, history[-1:], history, l2=training.weight_decay, skorch_net=net)
-    return dataclasses.replace(fit, input_noise=level, noise_selection=noise_selection)
+    if parallel and not callbacks and problem.start is None:
+        fit = _averaged(problem, criterion, training, level)
+    else:
+        module, initial, net = _trained(problem, method, criterion, training, level, callbacks)
+        fit = Fit(module, initial, net.history[-1:, "train_loss"], net.history[:, "train_loss"], skorch_net=net)
+    return dataclasses.replace(fit, l2=training.weight_decay, input_noise=level, noise_selection=noise_selection)
+
+
+def _averaged(problem, criterion, training, level):
+    """Some networks trained in parallel, whose logits are averaged; the first one is the module of the `Fit`."""
+    nobody = torch.arange(0, device=problem.x.device)
+    trials = [Trial(nobody, level, training.weight_decay)] * _N_AVERAGED
+    modules, initial, losses = train_in_parallel(problem, trials, training)
+    history = losses[:, 0].tolist()
+    for epoch, loss in enumerate(history if training.verbose else [], start=1):
+        print(f"epoch {epoch}: loss {loss:.4f}")
+    net = skorch_net_of(modules[0], criterion, training, history)
+    losses = losses[-1].tolist()
+    return Fit(modules[0], initial[0], losses, history, skorch_net=net, predictor=MeanOfLogits(modules))
+
+
+@torch.no_grad()
+def _separate_logits(problem, method, criterion, training, trial):
+    """Logits of the held-out samples of a pair (indices, noise level), from one network trained on the others."""
+    (fold, level), rest = trial, np.setdiff1d(np.arange(len(problem.x)), trial[0].cpu().numpy())
+    with torch.enable_grad():
+        module = _trained(problem.part(rest), method, criterion, training, level, None)[0]
+    return module(problem.x[fold])
 
 
 def _trained(problem, method, criterion, training, level, callbacks):

@@ -21,10 +21,12 @@ def stacked_blocks(blocks):
     stacked |= {name: [getattr(block, name) for block in blocks] for name in _LISTS}
     certificates = [block.certificate_ for block in blocks]
     columns = [block.output_weights_[:, None] for block in blocks]
+    ranges = [block.input_range_ for block in blocks]
     return stacked | {
         "certificates_": certificates,
         "certificate_": max(certificates, key=lambda one: (not one.is_global, one.gap / max(one.null_loss, _TINY))),
         "center_": blocks[0].center_,
+        "input_range_": None if any(one is None for one in ranges) else ranges[0],
         "hidden_weights_": np.vstack([block.hidden_weights_ for block in blocks]),
         "output_weights_": scipy.linalg.block_diag(*columns),
         "n_iter_": max(block.n_iter_ for block in blocks),

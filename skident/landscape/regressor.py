@@ -11,6 +11,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from skident.base.input_range import input_range
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, check_magnitudes, forgotten_on_error
 from skident.linalg import column_units
 from skident.network import FeedforwardNetwork
@@ -31,6 +32,7 @@ from .ridge_selection import LINEAR_WEIGHTS, leave_one_out_ridge
 __all__ = ["QuadraticNetRegressor"]
 
 _LARGEST_LOG_MEAN = 700.0  # the exponential of more overflows
+_EXACT = 1e-10  # residual variance relative to that of y, below which the target is quadratic everywhere
 _LOST = 1e-12  # part of M that a factorization loses, relative to M, up to which it is rounding
 
 
@@ -94,7 +96,10 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
         Scales of the inputs in the ridge: their standard deviations (root mean squares without linear or constant
         terms), with an automatic alpha divided by their relevance if that helps.
     network_ : FeedforwardNetwork
-        The same function: k units, and two more for the linear terms.
+        The same function: k units, and two more for the linear terms. It is not clipped to `input_range_`.
+    input_range_ : ndarray of shape (2, d) or None
+        Bounds to which `predict` clips inputs: the training range and a quarter of it more on each side. None, without
+        clipping, if residuals of an output are rounding, for a given alpha, and for other losses than the squared one.
     certificate_ : LandscapeCertificate
         Of W for inputs divided by `scale_`; with several outputs that of the output which is not proven, or has the
         largest relative gap.
@@ -257,7 +262,9 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
         self.certificate_ = certify_quadratic(problem, trained.W, v, options, trained.solution)
         self._store(problem, v, trained)
         self.held_out_score_, self.linear_score_ = scores.quadratic, scores.linear
-        warn_of_model_class(scores, r2_score(y, self._values(X)) if len(y) > 1 else np.nan, name)
+        score = r2_score(y, self._values(X)) if len(y) > 1 else np.nan
+        self.input_range_ = input_range(X) if self.alpha == "auto" and score < 1.0 - _EXACT else None
+        warn_of_model_class(scores, score, name)
 
     def _fit_convex_loss(self, Z, y):
         """The fit for another than the squared loss."""
@@ -268,6 +275,7 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
             )
         options = CertificateOptions(tol=self.tol, max_dense=self.max_dense)
         grid, rng = RidgeGrid(self.alpha, self.linear_weight), check_random_state(self.random_state)
+        self.input_range_ = None
         fit = fit_targets(Z, y, self.loss, ridge_terms(self.fit_intercept, self.fit_linear), (grid, options, rng))
         self.solver_, self.certificate_ = "convex", fit.certificate
         self.held_out_score_ = self.linear_score_ = np.nan
@@ -318,6 +326,8 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
     def predict(self, X):
         """``z^T Q z + coef_ . z + intercept_``; for Poisson losses the exponential of this, the mean.
 
+        With `input_range_`, inputs are clipped to it.
+
         Parameters
         ----------
         X : array-like of shape (n, d)
@@ -334,7 +344,8 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
             If X is not finite or has another number of columns.
         """
         check_is_fitted(self)
-        values = self._values(validate_data(self, X, dtype=np.float64, reset=False))
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        values = self._values(X if self.input_range_ is None else np.clip(X, *self.input_range_))
         return np.exp(np.minimum(values, _LARGEST_LOG_MEAN)) if self.loss == "poisson" else values
 
     def _values(self, X):

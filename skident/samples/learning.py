@@ -9,7 +9,7 @@ import numpy as np
 from skident.optim import best_of
 
 from .determined_units import missing_evidence
-from .ridge_model import RidgeModel, is_exact, linear_model, squared_errors
+from .ridge_model import RidgeModel, is_exact, linear_model, mean_is_as_good, squared_errors, without_ridges
 from .ridges import ROUGHLY, Regression, RidgeFit, fit_ridges, regress_on_ridges
 from .tensor_stage import TensorStage, correct, count_by_curvature, tensor_stage
 from .unit_count import (
@@ -35,6 +35,7 @@ _SAME = 5e-3  # relative difference of residual sums below which two fits are on
 _ENOUGH_ROWS = 10  # a parameter, from which on the criterion needs no second opinion
 _HEAVY_TAILS = 3.0  # excess kurtosis of a column with heavy tails: that of the Laplace distribution
 _HEAVY_FACTOR = 10  # factor of the samples that tensors need then (tuned on relu/inputs)
+_VALIDATION_CANDIDATES = 3  # starts of the fit of the tensors per fold of the cross-validation (budget)
 _ROUNDS = 3  # of adding and taking away ridges
 
 
@@ -131,6 +132,9 @@ def learn_relu_network(sample, search, *, rng, say=_silent):
         return _unpolished(sample, work, tensor.model, stage, rng)
     fit, losses = _polish_candidates(work, stage, tensor, rng, say)
     fit, settled = _settle_size(work, fit, search, stage, rng, say)
+    if not fit.model.n_units and search.n_units is None and mean_is_as_good(work, fit.model):
+        say("left-out rows do not support the linear part: the mean of y")
+        fit = RidgeFit(without_ridges(np.zeros(work.dim)), work.total, 0, "target")
     if work is not sample and fit.model.n_units:
         fit = fit_ridges(sample, fit.model, ftol=1e-8, rng=rng)
     signed = resolve_signs(sample, fit, rng)
@@ -326,6 +330,11 @@ def _found_size(sample, fit, search, rng, say):
 
 
 def _cross_validated_size(sample, n_units, search, rng):
+    # Few rows: corrections of the tensors take half of the time, and the fit of the ridges that follows does as much.
+    control = "quadratic" if search.control_variate == "network" else search.control_variate
+    n_candidates = min(_VALIDATION_CANDIDATES, search.n_candidates)
+    search = replace(search, n_candidates=n_candidates, control_variate=control)
+
     def learn(part, size):
         start, _ = _best_candidate(part, _tensors(part, search, size, rng), rng, _silent)
         return escape(part, start, rng, max_units=min(size + 2, _most_units(part)))[0]

@@ -42,7 +42,7 @@ _MISSING_PRICE = 8.0  # noise variances that such a unit must gain beyond the pe
 _MISSING_ROUNDS = 3  # of adding missing units (budget)
 _MISSING_PARAMETERS = 400  # up to which missing units are sought this way (budget)
 _PATIENCE = 2  # ridges in a row that may be added without gain
-_FOLDS = 4  # of the cross-validation that decides whether a unit improves the fit (budget)
+_FOLDS = 3  # of the cross-validation that decides whether a unit improves the fit (budget)
 
 
 def determined_units(sample):
@@ -244,7 +244,7 @@ def _with_missing_unit(sample, fit, rng):
 def cross_validated_size(sample, n_units, learn, rng):
     """The number of ridges, up to a given one, that predicts rows best that were not fitted.
 
-    On every fold `n_units` ridges are learned from scratch and then taken away one after the other: four runs of
+    On every fold `n_units` ridges are learned from scratch and then taken away one after the other: three runs of
     `learn` and ``4 n_units`` short fits.
     """
     n = len(sample.y)

@@ -12,7 +12,7 @@ import torch
 from skorch import NeuralNet
 from skorch.callbacks import Callback, GradientNormClipping, LRScheduler, ProgressBar
 
-__all__ = ["Callback", "Training", "fit_module", "resolve_device"]
+__all__ = ["Callback", "Training", "fit_module", "resolve_device", "skorch_net_of"]
 
 _OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "lbfgs": torch.optim.LBFGS}
 
@@ -136,12 +136,25 @@ def fit_module(module, X, y, criterion, training, *, callbacks=None, epoch_end=N
             callbacks=_callbacks(training, len(X), drop_last, callbacks, epoch_end),
             device=device,
             verbose=min(training.verbose, 1),
+            # The log is a table of all columns, formatted at every epoch even if nothing is printed.
+            **({} if training.verbose else {"callbacks__print_log": None}),
             **training.optimizer_options(),
         )
         # Copies: torch warns of tensors on read-only arrays.
         net = _run(net, *(A if isinstance(A, torch.Tensor) else np.array(A, order="C") for A in (X, y)))
     for epoch in net.history:
         del epoch["batches"]  # which grow with the rows
+    return net
+
+
+def skorch_net_of(module, criterion, training, losses):
+    """A skorch net around a module that was trained without skorch, with its mean losses by epoch as history."""
+    options = {"optimizer": _OPTIMIZERS[training.optimizer], "lr": training.lr, "device": resolve_device(training.device)}
+    net = NeuralNet(module, criterion=criterion, train_split=None, verbose=0, **options).initialize()
+    for epoch, loss in enumerate(losses, start=1):
+        net.history.new_epoch()
+        net.history.record("epoch", epoch)
+        net.history.record("train_loss", loss)
     return net
 
 
