@@ -11,6 +11,7 @@ from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import validate_data
 
+from skident.base.boosting_reference import clearly_better_boosting_r2
 from skident.base.linear_reference import linear_r2
 from skident.base.parameters import AT_LEAST_ONE, StrOptions
 from skident.base.predictions import in_shape_of_targets
@@ -343,14 +344,27 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
             return
         if fit.exact or not np.isfinite(fit.error) or len(x) < _FEWEST_SAMPLES:
             return
-        linear = linear_r2(x, y, np.array_split(np.arange(len(x)), 3))  # samples come in random order
-        if 1.0 - fit.error < linear - _WORSE_THAN_LINEAR:
-            warnings.warn(
-                f"a linear model is better for these data: R^2 on held-out samples is about {linear:.3f}, "
-                f"and {1.0 - fit.error:.3f} for {type(self).__name__}. Take fewer or narrower layers, or a larger l2.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+        folds = np.array_split(np.arange(len(x)), 3)  # samples come in random order
+        self._warn_of_references(x, y, folds, 1.0 - fit.error)
+
+    def _warn_of_references(self, x, y, folds, score):
+        """Warn if a linear model, or boosting, has a clearly higher R^2 on held-out samples than `score`."""
+        name, linear = type(self).__name__, linear_r2(x, y, folds)
+        boosting = clearly_better_boosting_r2(x, y[:, 0], folds, score) if y.shape[1] == 1 else np.nan
+        if score < linear - _WORSE_THAN_LINEAR:
+            said, reference = "a linear model", linear
+            advice = "Take fewer or narrower layers, or a larger l2."
+        elif not np.isnan(boosting):
+            said, reference = "boosting of trees", boosting
+            advice = "Compare sklearn.ensemble.HistGradientBoostingRegressor().fit(X, y)."
+        else:
+            return
+        warnings.warn(
+            f"{said} is better for these data: R^2 on held-out samples is about {reference:.3f}, and {score:.3f} for "
+            f"{name}. {advice}",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
 
     def predict(self, X):
         """Predicted targets.

@@ -51,8 +51,9 @@ PARAMETERS = """depth : int, default=3
     learning_rate : float, default=0.3
         c: with `n_escapes` the learning rate is ``c a^(2-L)`` after the first escape, ``a = ||theta|| / sqrt(L)``. Six
         layers need 8: with 1 they may stay at the first saddle.
-    finish_rate : float, default=0.002
-        Learning rate of Adam after the first escape, if `n_escapes` is None.
+    finish_rate : float, default=0.012
+        First learning rate of Adam after the first escape, if `n_escapes` is None; after t epochs it is ``finish_rate /
+        (1 + t / 30)``.
     max_iter : int, default=1000
         Maximum number of epochs.
     batch_size : int, default=None
@@ -132,7 +133,7 @@ class SaddleToSaddleBase(BaseEstimator):
         initial_weights=None,
         relative_step=0.05,
         learning_rate=0.3,
-        finish_rate=0.002,
+        finish_rate=0.012,
         max_iter=1000,
         batch_size=None,
         record_every=10,

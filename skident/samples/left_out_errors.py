@@ -15,7 +15,7 @@ from .input_distribution import distinct_rows
 
 __all__ = ["left_out_squares", "warn_of_better_models"]
 
-_MAX_SAMPLES = 2000  # whose errors are computed; of these, the kernel takes 500 (budget)
+_MAX_SAMPLES = 2000  # whose errors are computed; of these, the kernel takes 300 (budget)
 _MOST_PARAMETERS = 1000  # time: 2,000 P^2 products, 1 s at this size
 _RIDGE = 1e-10  # of the Gauss-Newton matrix with unit diagonal: rounding of its products is 1e-13
 _MAX_LEVERAGE = 0.99  # of a sample: beyond, its error without itself is not of first order
@@ -27,7 +27,10 @@ def left_out_squares(sample, model):
     Residuals over one minus their leverage, at most the range of y: predictions are clipped.
     """
     Z, y, _ = sample.arrays(np.float64)
-    J = np.vstack(list(jacobian_blocks(Z, Z @ model.V + model.beta > 0, model)))
+    if model.n_units or model.u.any():
+        J = np.vstack(list(jacobian_blocks(Z, Z @ model.V + model.beta > 0, model)))
+    else:  # the mean of y, without a linear part
+        J = np.ones((len(Z), 1))
     scale = np.linalg.norm(J, axis=0)
     J /= np.where(scale > 0, scale, 1.0)
     root = np.linalg.cholesky(J.T @ J + _RIDGE * np.eye(J.shape[1]))

@@ -6,6 +6,7 @@ import copy
 import dis
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -41,6 +42,7 @@ class Training:
     momentum: float = 0.9  # of sgd
     clip: float | None = None  # largest norm of a gradient
     one_cycle: bool = False  # raise the rate to `lr` and lower it to almost zero over all epochs, or keep it
+    half_rate_after: float | None = None  # epochs T: the rate is lr / (1 + t / T) after t of them
     noise: float = 0.0  # standard deviation of Gaussian noise on ``noisy(module)``'s parameters after every batch
     noisy: Callable | None = None
     device: str = "cpu"
@@ -181,6 +183,11 @@ def _raised_by_a_callback(interrupt):
     return by_statement and isinstance(frame.f_locals.get("self"), Callback)
 
 
+def _decay(half, t):
+    """The rate after t epochs relative to the first one, if it is one half after `half` epochs."""
+    return 1.0 / (1.0 + t / half)
+
+
 def _callbacks(training, n, drop_last, callbacks, epoch_end):
     """The caller's callbacks between those of the training."""
     added = [("clip", GradientNormClipping(training.clip))] if training.clip is not None else []
@@ -191,6 +198,9 @@ def _callbacks(training, n, drop_last, callbacks, epoch_end):
         added.append(
             ("rate", LRScheduler(policy, step_every="batch", max_lr=training.lr, total_steps=max(2, steps + 1)))
         )
+    if training.half_rate_after is not None:
+        policy = torch.optim.lr_scheduler.LambdaLR
+        added.append(("decay", LRScheduler(policy, lr_lambda=partial(_decay, training.half_rate_after))))
     added += [("noise", _Noise(training.noise, training.noisy))] if training.noise else []
     added += [("progress", ProgressBar())] if training.verbose > 1 else []
     added += copy.deepcopy(list(callbacks or []))
