@@ -105,7 +105,9 @@ class _Networks:
         self.noise = x.new_tensor([trial.noise for trial in trials])[:, None, None]
         self.noisy = bool((self.noise > 0).any())
         self.decay = x.new_tensor([trial.weight_decay for trial in trials])[:, None]
-        self.flat = torch.stack([torch.cat([p.detach().reshape(-1) for p in module.parameters()]) for module in modules])
+        self.flat = torch.stack(
+            [torch.cat([p.detach().reshape(-1) for p in module.parameters()]) for module in modules]
+        )
         self.velocity, self.params = torch.zeros_like(self.flat), self._views(modules[0])
         shapes = [(len(trials), 1, k) for k in modules[0].widths]
         self.means = [x.new_zeros(shape) for shape in shapes]

@@ -52,8 +52,8 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
         "auto" is SGD for cross-entropy and L-BFGS for Theorem 4. Algorithm 1 requires Theorem 4 with `offset_column`.
     connections, alphas, curvature, batch_norm, n_starts, max_iter, learning_rate, max_epochs, batch_size,
     algorithm1_options, callbacks, device, dtype, random_state, verbose
-        As for `HierarchicalQuadraticNet`; `max_epochs` is 80 by default, with SGD on less than 1,000 samples 40 at twice
-        the rate.
+        As for `HierarchicalQuadraticNet`; `max_epochs` is 80 by default, with SGD on less than 1,000 samples 40 at
+        twice the rate.
     readout : {"auto", "sum", "linear"}, default="auto"
         Linear for cross-entropy, the sum for Theorem 4; other combinations raise ValueError.
     l2 : float or "auto", default="auto"

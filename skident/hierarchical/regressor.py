@@ -250,7 +250,8 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         ConvergenceWarning
             If there are fewer targets than weights; if the best start reached `max_iter`; if held-out samples support
             no hidden layer, so that `l2_` is infinite; if ridge regression is better on held-out samples by more than
-            0.03 of R^2 although `l2` or the sum was given.
+            0.03 of R^2 although `l2` or the sum was given; if boosting of trees is, by more than 0.02 and a standard
+            error.
         """
         return self._fit(X, y, LayerPlan())
 

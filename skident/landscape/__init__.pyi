@@ -170,6 +170,7 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
     center_: Array
     scale_: Array
     network_: FeedforwardNetwork
+    input_range_: Array | None
     certificate_: LandscapeCertificate
     certificates_: list[LandscapeCertificate]
     alpha_: float

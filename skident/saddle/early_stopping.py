@@ -127,7 +127,10 @@ def train_on_folds(X, Y, losses_of, scores_of, options):
 
     `losses_of` and `scores_of` map outputs (K, n, k) and targets to losses (K, n) and scores, whose mean is reported.
     """
-    nets, training = _Networks(options, len(X), X.dtype, X.device), torch.ones(len(options.folds), len(X), dtype=X.dtype)
+    nets, training = (
+        _Networks(options, len(X), X.dtype, X.device),
+        torch.ones(len(options.folds), len(X), dtype=X.dtype),
+    )
     for k, fold in enumerate(options.folds):
         training[k, torch.as_tensor(fold)] = 0.0
     training = training.to(X.device)

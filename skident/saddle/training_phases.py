@@ -123,7 +123,7 @@ class TrainingRun:
     training: Training  # options of gradient descent
 
     def to_the_end(self, callbacks, n_epochs, rate, noise=None):
-        """Gradient descent out of the saddle at the origin, then Adam for `n_epochs` at a learning rate that decreases from `rate` on.
+        """Gradient descent out of the saddle at the origin, then Adam for `n_epochs` at a rate falling from `rate` on.
 
         `noise` (D,) are standard deviations of Gaussian input noise, drawn anew at each step of Adam. `callbacks` begin
         with "step" and "recorder". Without Adam if `max_iter` epochs do not leave the saddle.

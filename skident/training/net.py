@@ -151,7 +151,11 @@ def fit_module(module, X, y, criterion, training, *, callbacks=None, epoch_end=N
 
 def skorch_net_of(module, criterion, training, losses):
     """A skorch net around a module that was trained without skorch, with its mean losses by epoch as history."""
-    options = {"optimizer": _OPTIMIZERS[training.optimizer], "lr": training.lr, "device": resolve_device(training.device)}
+    options = {
+        "optimizer": _OPTIMIZERS[training.optimizer],
+        "lr": training.lr,
+        "device": resolve_device(training.device),
+    }
     net = NeuralNet(module, criterion=criterion, train_split=None, verbose=0, **options).initialize()
     for epoch, loss in enumerate(losses, start=1):
         net.history.new_epoch()

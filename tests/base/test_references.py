@@ -8,6 +8,7 @@ from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from skident.base.boosting_reference import clearly_better_boosting_r2
 from skident.base.column_scales import scales_for_classes
 from skident.base.kernel_reference import kernel_squared_errors
 from skident.base.linear_reference import linear_accuracy, linear_r2
@@ -50,6 +51,17 @@ def test_errors_are_those_of_leaving_one_out():
         errors.append((K[i, rest] @ solution[:-1] + solution[-1] - y[i]) ** 2)
     found = kernel_squared_errors(X, y, widths=(1.0,), ridges=np.array([0.1]))
     np.testing.assert_allclose(found, errors, rtol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_boosting_is_named_for_steps_only(seed):
+    rng = np.random.RandomState(seed)
+    X, noise = rng.standard_normal((300, 4)), 0.1 * rng.standard_normal(300)
+    folds = np.array_split(np.arange(300), 3)
+    steps, smooth = np.sign(X[:, 0]) + np.sign(X[:, 1]) + noise, X[:, 0] * X[:, 1] + noise
+    assert clearly_better_boosting_r2(X, steps, folds, 0.85) > 0.95
+    assert np.isnan(clearly_better_boosting_r2(X, smooth, folds, 0.95))
+    assert np.isnan(clearly_better_boosting_r2(X[:99], steps[:99], folds, 0.0))
 
 
 def table(unit):

@@ -414,3 +414,21 @@ def test_a_sparse_product_is_found_among_other_inputs():
     reg = QuadraticNetRegressor().fit(X[:150], y[:150])  # of 90 unknowns; .72 with all inputs in the same units
     assert reg.score(X[150:], y[150:]) > 0.8
     assert reg.certificate_.is_global
+
+
+def test_predictions_to_noisy_samples_are_constant_far_outside():
+    X, y = data()
+    noisy = QuadraticNetRegressor(random_state=0).fit(X, y)
+    low, high = X.min(axis=0), X.max(axis=0)
+    assert_allclose(noisy.input_range_, [low - 0.25 * (high - low), high + 0.25 * (high - low)])
+    far = np.array([[1e3, 0.0, 0.0, 0.0]])
+    assert_allclose(noisy.predict(far), noisy.network_(np.clip(far, *noisy.input_range_))[:, 0])
+    assert_allclose(noisy.predict(X), noisy.network_(X)[:, 0])
+
+
+def test_exact_fits_and_given_penalties_extrapolate():
+    X, _ = data()
+    y = X[:, 0] * X[:, 1] + X[:, 2]
+    exact, given = QuadraticNetRegressor(random_state=0).fit(X, y), QuadraticNetRegressor(alpha=0.1).fit(*data())
+    assert given.input_range_ is None and exact.input_range_ is None
+    assert_allclose(exact.predict(100.0 * X), 1e4 * X[:, 0] * X[:, 1] + 100.0 * X[:, 2], rtol=1e-6)
