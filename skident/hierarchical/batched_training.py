@@ -12,14 +12,13 @@ from torch.nn import functional
 
 __all__ = ["MeanOfLogits", "Trial", "train_in_parallel", "trial_logits"]
 
-# Torch's defaults: OneCycleLR (fraction of rising rates, first and last rate relative to the largest, momentum while
-# the rate is largest and smallest) and BatchNorm1d.
-_RISING = 0.3
-_FIRST_RATE = 1.0 / 25.0
-_LAST_RATE = _FIRST_RATE / 1e4
-_MOMENTA = (0.85, 0.95)
-_NORM_MOMENTUM = 0.1
-_NORM_EPSILON = 1e-5
+# Torch's defaults of OneCycleLR and BatchNorm1d, so that networks are those that skorch would train.
+_RISING = 0.3  # fraction of the steps with a rising rate; torch's default
+_FIRST_RATE = 1.0 / 25.0  # relative to the largest; torch's default
+_LAST_RATE = _FIRST_RATE / 1e4  # relative to the largest; torch's default
+_MOMENTA = (0.85, 0.95)  # while the rate is largest and smallest; torch's default
+_NORM_MOMENTUM = 0.1  # weight of a batch in running means; torch's default
+_NORM_EPSILON = 1e-5  # added to variances; torch's default
 
 
 @dataclass(frozen=True)
