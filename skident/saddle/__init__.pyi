@@ -121,7 +121,7 @@ class SaddleToSaddleClassifier(ClassifierMixin, BaseEstimator):
     initial_weights: list[ArrayLike] | None
     relative_step: float
     learning_rate: float
-    finish_rate: float
+    finish_rate: float | None
     max_iter: int
     batch_size: int | None
     record_every: int
@@ -154,7 +154,7 @@ class SaddleToSaddleClassifier(ClassifierMixin, BaseEstimator):
         initial_weights: list[ArrayLike] | None = ...,
         relative_step: float = ...,
         learning_rate: float = ...,
-        finish_rate: float = ...,
+        finish_rate: float | None = ...,
         max_iter: int = ...,
         batch_size: int | None = ...,
         record_every: int = ...,
@@ -186,7 +186,7 @@ class SaddleToSaddleRegressor(RegressorMixin, BaseEstimator):
     initial_weights: list[ArrayLike] | None
     relative_step: float
     learning_rate: float
-    finish_rate: float
+    finish_rate: float | None
     max_iter: int
     batch_size: int | None
     record_every: int
@@ -220,7 +220,7 @@ class SaddleToSaddleRegressor(RegressorMixin, BaseEstimator):
         initial_weights: list[ArrayLike] | None = ...,
         relative_step: float = ...,
         learning_rate: float = ...,
-        finish_rate: float = ...,
+        finish_rate: float | None = ...,
         max_iter: int = ...,
         batch_size: int | None = ...,
         record_every: int = ...,

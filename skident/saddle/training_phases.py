@@ -12,7 +12,6 @@ import torch
 
 from skident.training.net import Callback, Training, fit_module
 
-from .early_stopping import DECAY_EPOCHS
 from .plateaus import detect_escapes
 
 __all__ = ["TrainingRun", "NormAdaptedStep", "TrainingRecord", "WeightRecorder", "saddles_of"]
@@ -123,7 +122,7 @@ class TrainingRun:
     training: Training  # options of gradient descent
 
     def to_the_end(self, callbacks, n_epochs, rate, noise=None):
-        """Gradient descent out of the saddle at the origin, then Adam for `n_epochs` at a rate falling from `rate` on.
+        """Gradient descent out of the saddle at the origin, then Adam for `n_epochs` at a `FinishRate`.
 
         `noise` (D,) are standard deviations of Gaussian input noise, drawn anew at each step of Adam. `callbacks` begin
         with "step" and "recorder". Without Adam if `max_iter` epochs do not leave the saddle.
@@ -133,9 +132,8 @@ class TrainingRun:
         left = min(n_epochs, self.training.max_epochs - len(out.history))
         if escape is None or left < 1:
             return self._trained(out, first, escape, len(out.history))
-        training = dataclasses.replace(
-            self.training, optimizer="adam", lr=rate, half_rate_after=DECAY_EPOCHS, max_epochs=left
-        )
+        options = {"lr": rate.first, "half_rate_after": rate.half_after, "max_epochs": left}
+        training = dataclasses.replace(self.training, optimizer="adam", **options)
         self.module.input_noise = None if noise is None else self.inputs.new_tensor(noise)
         net = self._run(training, [c for c in callbacks if not (isinstance(c, tuple) and c[0] == "step")])
         self.module.input_noise = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dis
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -42,7 +43,7 @@ class Training:
     momentum: float = 0.9  # of sgd
     clip: float | None = None  # largest norm of a gradient
     one_cycle: bool = False  # raise the rate to `lr` and lower it to almost zero over all epochs, or keep it
-    half_rate_after: float | None = None  # epochs T: the rate is lr / (1 + t / T) after t of them
+    half_rate_after: float = math.inf  # epochs T: the rate is lr / (1 + t / T) after t of them
     noise: float = 0.0  # standard deviation of Gaussian noise on ``noisy(module)``'s parameters after every batch
     noisy: Callable | None = None
     device: str = "cpu"
@@ -202,7 +203,7 @@ def _callbacks(training, n, drop_last, callbacks, epoch_end):
         added.append(
             ("rate", LRScheduler(policy, step_every="batch", max_lr=training.lr, total_steps=max(2, steps + 1)))
         )
-    if training.half_rate_after is not None:
+    if math.isfinite(training.half_rate_after):
         policy = torch.optim.lr_scheduler.LambdaLR
         added.append(("decay", LRScheduler(policy, lr_lambda=partial(_decay, training.half_rate_after))))
     added += [("noise", _Noise(training.noise, training.noisy))] if training.noise else []
