@@ -19,7 +19,7 @@ def clearly_better_boosting_r2(X, y, folds, r2):
     Steps, thresholds and interactions of discrete columns are approximated better by trees than by smooth functions,
     which neither a linear model nor a kernel reveals.
     """
-    if len(X) < _FEWEST_SAMPLES:
+    if len(X) < _FEWEST_SAMPLES or r2 > 1.0 - _CLEAR_GAIN:
         return np.nan
     squares = np.empty(len(y))
     for fold in folds:

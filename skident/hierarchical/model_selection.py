@@ -25,7 +25,7 @@ _FEWEST_SAMPLES = 9  # for 3-fold cross-validation: three per fold
 _STEPS = 40  # per penalty (budget)
 _PATIENCE = 10  # steps in which the objective must halve (budget)
 _HOPELESS = 0.02  # relative loss above which three starts of the sum suffice (budget)
-_FAR_BEHIND = 1.3  # ratio of errors in the first fold above which other folds are not fitted (budget)
+_FAR_BEHIND = 1.15  # ratio of errors in the first fold above which other folds are not fitted (budget)
 _COMPARABLE = 2.0  # ratio of the unpenalized sum's error to that of linear readouts up to which penalties are tried
 
 
@@ -44,13 +44,14 @@ def with_selected_penalty(problem, options, fit, l2="auto", rival=np.inf):
     With noise, the weights follow the noise of the few samples with the largest features, and polynomials of degree
     ``2^L`` amplify it at new samples; generalized cross-validation does not detect this. Each penalty's fit is
     initialized at that of the next smaller one. For a given `l2`, or if `problem.whole` is False, only the error is
-    estimated. It is infinite if the first fold has a clearly larger error than a `rival`.
+    estimated. It is infinite if the first fold has a clearly larger error than a `rival`, and nothing is refitted if a
+    rival is better.
     """
     grid = _L2_GRID if l2 == "auto" and problem.whole else (fit.l2,)
     errors = _cross_validated(problem, options, grid, rival)
     best = int(np.argmin(errors))
     error = errors[best] if np.isfinite(errors[best]) else float("inf")
-    if best == 0:
+    if best == 0 or not error < rival:
         return dataclasses.replace(fit, error=error)
     module, history, converged = list(_penalty_path(problem, options, fit.module, grid[: best + 1]))[-1]
     losses = list(fit.restart_losses)

@@ -120,17 +120,29 @@ class _Networks:
     @torch.no_grad()
     def step(self, gradients):
         """One step of each network, from its own gradients."""
+        self.n_steps += self.escaped
+        adam, late = self._adam_steps(gradients), self.escaped[:, None, None]
+        if bool(self.escaped.all()):
+            for W, change in zip(self.weights, adam):
+                W -= change
+            return
         tiny = torch.finfo(gradients[0].dtype).tiny
         norm, slope = (sum((A * A).sum((1, 2)) for A in some).sqrt() for some in (self.weights, gradients))
         descent = (self.options.relative_step * norm / slope.clamp(min=tiny))[:, None, None]
-        self.n_steps += self.escaped
-        late, n = self.escaped[:, None, None], self.n_steps.clamp(min=1)[:, None, None]
-        rate = self.options.rate.first / (1 + torch.floor((n - 1) / self.n_batches) / self.options.rate.half_after)
-        for W, g, (first, second) in zip(self.weights, gradients, self.moments):
-            first.lerp_(g, 1 - _BETA1).mul_(late)
-            second.lerp_(g * g, 1 - _BETA2).mul_(late)
-            scale = (second / (1 - _BETA2**n)).sqrt() + _EPSILON
-            W -= torch.where(late, rate / (1 - _BETA1**n) * first / scale, descent * g)
+        for W, g, change, moments in zip(self.weights, gradients, adam, self.moments):
+            W -= torch.where(late, change, descent * g)
+            for moment in moments:
+                moment.mul_(late)
+
+    def _adam_steps(self, gradients):
+        """Steps of Adam (K, m, m') per layer, with moments updated; those of networks in the saddle do not count."""
+        n, rate = self.n_steps.clamp(min=1)[:, None, None], self.options.rate
+        rate = rate.first / (1 + torch.floor((n - 1) / self.n_batches) / rate.half_after)
+        factor, root = rate / (1 - _BETA1**n), (1 - _BETA2**n).rsqrt()
+        for g, (first, second) in zip(gradients, self.moments):
+            first.lerp_(g, 1 - _BETA1)
+            second.mul_(_BETA2).addcmul_(g, g, value=1 - _BETA2)
+        return [factor * first / (second.sqrt() * root).add_(_EPSILON) for first, second in self.moments]
 
 
 def train_on_folds(X, Y, losses_of, scores_of, options):
