@@ -32,7 +32,7 @@ from .preconditioners import KroneckerBlock, UnitBlocks
 __all__ = ["NetworkLeastSquares", "Stopping", "fit_network", "minimize", "weighted_problem"]
 
 _KRONECKER_FAN_IN = 200  # inputs of a layer from which blocks of single units cost more than they save
-_MATRIX_COPIES = 2  # in memory at a time: the matrix and its factor
+_DENSE_COPIES = 2  # in memory at a time: the matrix and its factor
 _PASS_ARRAYS = 4  # arrays of a layer's size that tangent and adjoint passes hold: values, slopes and their changes
 _JACOBIAN_COPIES = 2  # of a block's Jacobian in memory: its layers, and all of them together
 _THIN_PARAMETERS = 1500  # parameters up to which a second BLAS thread can cost more than it brings
@@ -59,9 +59,9 @@ class NetworkLeastSquares:
     Layers have `shapes` (m_{l-1}, m_l) and one of `activations` each; samples are U (n, D) and Y (n, m_L). Up to
     `dense_limit` parameters P, the Gauss-Newton matrix is formed in ``16 P^2`` bytes. Beyond, it is applied by forward
     and backward passes, and systems are solved by conjugate gradients to the relative residual `inner_tol`, in memory
-    ``O(n m + sum_l m_l m_{l-1}^2)``. Up to `factor_limit`, the Cholesky factor of one step preconditions further steps,
-    which suits starts near a solution, in `single` precision
-    if outputs are not exact. `chunk_bytes` bounds temporaries that grow with n.
+    ``O(n m + sum_l m_l m_{l-1}^2)``. Up to `factor_limit`, the Cholesky factor of one step, ``8 P^2`` bytes,
+    preconditions further steps, which suits starts near a solution, in `single` precision if outputs are not exact.
+    `chunk_bytes` bounds temporaries that grow with n.
 
     With ``y~ = (y, 1)`` the inputs of layer l and ``B_l[p, j] = d f_p / d z_j``, the entry between weights (i, j) of
     layer l and (i', j') of layer k is ``sum_n y~_i y~'_i' sum_p B_l[p, j] B_k[p, j']``: a product of matrices
@@ -100,7 +100,7 @@ class NetworkLeastSquares:
 
     @property
     def _matrix_bytes(self):
-        return _MATRIX_COPIES * 8 * self.n_parameters**2
+        return 8 * self.n_parameters**2
 
     def unflatten(self, params):
         """A vector (P,) as lists of weights and of biases: views."""
@@ -123,11 +123,10 @@ class NetworkLeastSquares:
 
     def linearize(self, params):
         """The Gauss-Newton model: dense, factored (with the factor this problem keeps) or matrix-free."""
-        formed = memory_allows(self._matrix_bytes)
-        if formed and self.n_parameters <= self.dense_limit:
+        if self.n_parameters <= self.dense_limit and memory_allows(_DENSE_COPIES * self._matrix_bytes):
             return DenseNormalEquations(*self.normal_equations(params))
         product, gradient = self._products(params)
-        if formed and self.n_parameters <= self.factor_limit:
+        if self.n_parameters <= self.factor_limit and memory_allows(self._matrix_bytes):
             return FactoredNormalEquations(product, gradient, lambda: self._matrix(params), self._kept)
         return self._krylov(params, product, gradient)
 

@@ -49,7 +49,7 @@ _UNIFORM = 12.0**-0.5  # standard deviation of an error uniform over one spacing
 _TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 
 
-def polish_network(network, U, Y, *, max_iter=60, dense_limit=3000, factor_limit=8000, callback=None, noise=None):
+def polish_network(network, U, Y, *, max_iter=60, dense_limit=3000, factor_limit=12_000, callback=None, noise=None):
     """Minimize ``sum_np ((f_p(u_n) - Y_np) / sigma_p)^2`` over all weights and biases by Levenberg-Marquardt.
 
     U (n, D) and Y (n, m_L) hold 1.5 to 2 scalar outputs per parameter or more. `dense_limit` and `factor_limit` are

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
-__all__ = ["damped_cholesky"]
+__all__ = ["damped_cholesky", "factor_in_place"]
 
 _GROWTH = 10.0  # of the damping if the matrix is not positive definite
+_BLOCK = 256  # rows of a triangle that are copied at a time: they fit the cache
 _MOST = 1.0  # damping over the mean diagonal, from which a matrix is no semidefinite one
 
 
@@ -40,13 +41,31 @@ def damped_cholesky(matrix, damping):
     >>> print(damping)
     1e-08
     """
-    most = _MOST * max(float(np.mean(np.diag(matrix))), np.finfo(float).tiny)
+    kept = np.array(matrix.T, order="F")  # its lower triangle is the upper one of A
+    return kept, factor_in_place(kept, np.diag(kept).copy(), damping)
+
+
+def factor_in_place(matrix, diagonal, damping):
+    """The same in the upper triangle of an array, whose lower one holds A and can be factored again.
+
+    `matrix` (P, P) is Fortran-ordered, A its strict lower triangle and `diagonal` (P,). Returns the damping.
+    """
+    most = _MOST * max(float(np.mean(diagonal)), np.finfo(float).tiny)
+    (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (matrix,))
     while True:
-        damped = matrix.copy(order="F")
-        damped.flat[:: len(damped) + 1] += damping
-        try:
-            return scipy.linalg.cho_factor(damped, lower=False, overwrite_a=True, check_finite=False)[0], damping
-        except np.linalg.LinAlgError:
-            if not damping < most:
-                raise
-            damping *= _GROWTH
+        _mirror_lower_triangle(matrix)
+        np.fill_diagonal(matrix, diagonal + matrix.dtype.type(damping))
+        if potrf(matrix, lower=False, overwrite_a=True, clean=False)[1] == 0:
+            return damping
+        if not damping < most:
+            raise np.linalg.LinAlgError(f"not positive definite with a damping of {damping:.1e}")
+        damping *= _GROWTH
+
+
+def _mirror_lower_triangle(matrix):
+    """Overwrite the strict upper triangle by the lower one, block by block."""
+    for first in range(0, len(matrix), _BLOCK):
+        rows, after = slice(first, first + _BLOCK), slice(first + _BLOCK, None)
+        below = np.tril(matrix[rows, rows], -1)
+        matrix[rows, rows] = below + below.T
+        matrix[rows, after] = matrix[after, rows].T

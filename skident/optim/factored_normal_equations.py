@@ -8,7 +8,7 @@ import scipy.linalg
 from skident.budget import check_deadline
 
 from .conjugate_gradients import conjugate_gradients
-from .damped_cholesky import damped_cholesky
+from .damped_cholesky import factor_in_place
 
 __all__ = ["FactoredNormalEquations", "KeptFactor"]
 
@@ -19,10 +19,13 @@ _NORM_FLOOR = 1e-14  # of the largest column norm, 50 eps: columns below it are 
 
 
 class KeptFactor:
-    """The Cholesky factor of a damped matrix ``J^T J``, kept until it is replaced: ``16 P^2`` bytes."""
+    """The Cholesky factor of a damped matrix ``J^T J``, kept until it is replaced: ``8 P^2`` bytes.
+
+    One triangle of the array holds the factor, the other one the matrix, which further dampings need.
+    """
 
     def __init__(self):
-        self.scale = self._matrix = self._factor = None
+        self.scale = self._matrix = self._diagonal = None
         self._damping = 0.0
 
     @property
@@ -36,27 +39,27 @@ class KeptFactor:
         self.scale = np.where(diagonal > _NORM_FLOOR * diagonal.max(), diagonal, diagonal.max() or 1.0)
         matrix /= self.scale[:, None]
         matrix /= self.scale
-        self._matrix, self._factor = matrix, None
+        self._matrix, self._diagonal, self._damping = np.asfortranarray(matrix.T), np.diag(matrix).copy(), 0.0
 
     def drop(self):
-        """Release matrix and factor."""
-        self.scale = self._matrix = self._factor = None
+        """Release the array."""
+        self.scale = self._matrix = self._diagonal = None
 
     def factor_for(self, damping):
         """Factor the kept matrix, unless the damping of its factor is not far below this one."""
-        if self._factor is not None and damping <= _STALE_DAMPING * self._damping:
+        if self._damping and damping <= _STALE_DAMPING * self._damping:
             return
         if not np.isfinite(self._matrix).all():
             raise np.linalg.LinAlgError("the matrix to be factored is not finite")
         least = _MIN_DAMPING_SINGLE if self._matrix.dtype == np.float32 else _MIN_DAMPING
         check_deadline(len(self._matrix) ** 3 / 3.0)
-        self._factor = None
-        self._factor, self._damping = damped_cholesky(self._matrix, max(damping, least))
+        self._damping = 0.0
+        self._damping = factor_in_place(self._matrix, self._diagonal, max(damping, least))
 
     def solve(self, v):
         """``(J^T J + damping S^2)^-1 v`` with the kept matrix, its column norms S and its damping."""
-        scaled = (v / self.scale).astype(self._factor.dtype, copy=False)
-        return scipy.linalg.cho_solve((self._factor, False), scaled, check_finite=False) / self.scale
+        scaled = (v / self.scale).astype(self._matrix.dtype, copy=False)
+        return scipy.linalg.cho_solve((self._matrix, False), scaled, check_finite=False) / self.scale
 
 
 class FactoredNormalEquations:
@@ -87,7 +90,7 @@ class FactoredNormalEquations:
             self.kept.take(self.form())
         solution, squares = self._solution(damping)
         if solution.n_products >= self.few and not formed:
-            self.kept.drop()  # two matrices of this size at a time, not four
+            self.kept.drop()  # one matrix of this size at a time, not two
             self.kept.take(self.form())
             solution, squares = self._solution(damping)
         x, r = solution.x, solution.residual
