@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from skident.base.progress import StageLog
-
 from skident.datasets import make_network
 from skident.fitting import polish_within_span as module
 from skident.fitting.polish_within_span import polish_within_span, spans_few_inputs
