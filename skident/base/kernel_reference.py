@@ -11,7 +11,7 @@ __all__ = ["clearly_better_kernel_r2", "compared_samples", "is_significantly_bet
 
 _WIDTHS = (0.3, 1.0)  # factors of the squared distance over its mean: kernels of two widths
 _RIDGES = np.logspace(-4, 1.5, 12)  # relative to the diagonal of the kernel, which is 1
-_MAX_SAMPLES = 300  # that are compared: an eigendecomposition of that order per width (budget)
+_MAX_SAMPLES = 500  # that are compared: an eigendecomposition of that order per width (budget)
 _FEWEST_SAMPLES = 30  # below, no comparison
 _CLEAR_GAIN = 0.02  # of R^2 by which the kernel must be better, and
 _MARGIN = 2.0  # standard errors of the difference
@@ -47,7 +47,7 @@ def _squares(kernel, Y, ridges):
 
 
 def compared_samples(n):
-    """Indices of at most 300 of n samples, evenly spaced, on which a kernel is compared; none of fewer than 30."""
+    """Indices of at most 500 of n samples, evenly spaced, on which a kernel is compared; none of fewer than 30."""
     return np.linspace(0, n - 1, min(n, _MAX_SAMPLES)).astype(int) if n >= _FEWEST_SAMPLES else np.empty(0, dtype=int)
 
 
@@ -63,7 +63,7 @@ def is_significantly_better(rival, squares, margin=1.0):
 def clearly_better_kernel_r2(X, y, squares):
     """Leave-one-out R^2 of kernel ridge regression of y (n,) on X (n, D), if clearly above that of a fit; else NaN.
 
-    `squares` (n,) are the squared leave-one-out errors of the fit. At most 300 samples are compared.
+    `squares` (n,) are the squared leave-one-out errors of the fit. At most 500 samples are compared.
     """
     variance, some = float(np.var(y)), compared_samples(len(y))
     if not len(some):

@@ -24,7 +24,7 @@ class HeldOutScores:
 
     quadratic: float = np.nan  # of the quadratic network with the selected ridge
     linear: float = np.nan  # of a linear model with its best ridge
-    # of kernel ridge regression on at most 300 samples, if it is clearly better than the network
+    # of kernel ridge regression on at most 500 samples, if it is clearly better than the network
     kernel: float = np.nan
 
 

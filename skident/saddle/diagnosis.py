@@ -51,7 +51,7 @@ def _unfinished(estimator, here):
 
 def _low_scores(estimator, stopping):
     """Message if training stopped too early, or held-out scores are low."""
-    (score, linear, kernel), name = stopping.scores, type(estimator).__name__
+    (score, linear, kernel, boosting), name = stopping.scores, type(estimator).__name__
     if stopping.still_falling or stopping.n_epochs > estimator.n_iter_:
         return f"the held-out loss was still falling after max_iter={estimator.max_iter} epochs; raise max_iter."
     if score < linear - _WORSE_THAN_LINEAR:
@@ -63,6 +63,11 @@ def _low_scores(estimator, stopping):
         return (
             f"a kernel is better for these data: kernel ridge regression scores at least {kernel:.3f} on held-out "
             f"samples, {name} {score:.3f}. Compare HierarchicalQuadraticNet().fit(X, y)."
+        )
+    if not math.isnan(boosting):
+        return (
+            f"boosting of trees is better for these data: it scores {boosting:.3f} on held-out samples, {name} "
+            f"{score:.3f}. Compare sklearn.ensemble.HistGradientBoostingRegressor().fit(X, y)."
         )
     if score < _HARDLY_BETTER:
         return f"on held-out samples {name} is hardly better than the mean of y (score {score:.3f})."

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from skident.base.boosting_reference import clearly_better_boosting_r2
 from skident.base.kernel_reference import compared_samples, kernel_squared_errors
 from skident.base.linear_reference import linear_accuracy, linear_r2
 
@@ -234,7 +235,7 @@ class StoppingChoice:
 
     n_epochs: int  # of Adam
     # R^2 or accuracy on held-out samples, of the networks and of a linear model, and R^2 that kernel ridge regression
-    # has with one standard error to spare; NaN if unknown.
+    # has with one standard error to spare; NaN if unknown. Then R^2 of boosting; NaN unless it is clearly higher.
     scores: tuple
     still_falling: bool  # whether the held-out loss was still falling when epochs ran out
     noise: tuple | None = None  # standard deviations of the input noise in training, one per column; or None
@@ -261,8 +262,11 @@ def choose_epochs(X, Y, tensors, classes, options):
         labels = np.asarray(Y).reshape(len(X), -1)[:, 0].astype(int) if classes else None
         linear = linear_accuracy(X, labels, options.folds) if classes else linear_r2(X, Y, options.folds)
     if curve is None:
-        return StoppingChoice(_DEFAULT_EPOCHS, (np.nan, linear, kernel), False)
-    return StoppingChoice(curve.n_epochs, (curve.score, linear, kernel), curve.still_falling, noise)
+        return StoppingChoice(_DEFAULT_EPOCHS, (np.nan, linear, kernel, np.nan), False)
+    boosting = np.nan
+    if not classes and Y.shape[1] == 1:
+        boosting = clearly_better_boosting_r2(X, Y[:, 0], options.folds, curve.score)
+    return StoppingChoice(curve.n_epochs, (curve.score, linear, kernel, boosting), curve.still_falling, noise)
 
 
 def _kernel_r2(X, Y, held):

@@ -232,7 +232,7 @@ class SaddleToSaddleRegressor(RegressorMixin, SaddleToSaddleBase):
         -----
         ConvergenceWarning
             As `SaddleToSaddleClassifier.fit`, and if R^2 on held-out samples is more than 0.05 below that of kernel
-            ridge regression.
+            ridge regression, or more than 0.02 and a standard error below that of boosting.
         """
         with forgotten_on_error(self), one_thread(gram_work(X)):
             self._validate_params()

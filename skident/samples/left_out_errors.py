@@ -15,7 +15,7 @@ from .input_distribution import distinct_rows
 
 __all__ = ["left_out_squares", "warn_of_better_models"]
 
-_MAX_SAMPLES = 2000  # whose errors are computed; of these, the kernel takes 300 (budget)
+_MAX_SAMPLES = 2000  # whose errors are computed; of these, the kernel takes 500 (budget)
 _MOST_PARAMETERS = 1000  # time: 2,000 P^2 products, 1 s at this size
 _RIDGE = 1e-10  # of the Gauss-Newton matrix with unit diagonal: rounding of its products is 1e-13
 _MAX_LEVERAGE = 0.99  # of a sample: beyond, its error without itself is not of first order
