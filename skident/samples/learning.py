@@ -19,8 +19,10 @@ from .unit_count import (
     determined_units,
     escape,
     further_ridge_pays,
+    grown,
     remove_to,
     select_size,
+    unit_penalty,
 )
 from .unit_signs import SignedFit, as_relu, resolve_signs, sign_values
 from .wide_fit import wide_candidate
@@ -29,14 +31,16 @@ __all__ = ["LearnedReLU", "Search", "judged", "learn_relu_network"]
 
 _WORKING_ROWS = 2**17  # up to which candidates are compared; more rows enter where one of them is left
 _RESTARTS = 3  # of the tensor stage while the rank of T_2 grows
-_TENSOR_UNITS = 30  # up to which tensors are the cheaper start
-_TENSOR_RANK = 15  # of T_2, likewise where units are to be counted: with as many units as features it shows half
+_TENSOR_UNITS = 20  # up to which tensors are the cheaper start
+_TENSOR_RANK = 10  # of T_2, likewise where units are to be counted: with as many units as features it shows half
+_UNITS_PER_RANK = 4  # units of a wide fit per rank of T_2, which shows a third to a half of them
 _SAME = 5e-3  # relative difference of residual sums below which two fits are one
 _ENOUGH_ROWS = 10  # a parameter, from which on the criterion needs no second opinion
 _HEAVY_TAILS = 3.0  # excess kurtosis of a column with heavy tails: that of the Laplace distribution
 _HEAVY_FACTOR = 10  # factor of the samples that tensors need then (tuned on relu/inputs)
 _VALIDATION_CANDIDATES = 3  # starts of the fit of the tensors per fold of the cross-validation (budget)
 _ROUNDS = 3  # of adding and taking away ridges
+_TENSOR_ROWS = 1000  # of a fold, below which tensors are no better start than units added one by one (budget)
 
 
 @dataclass(frozen=True)
@@ -149,11 +153,21 @@ def _find_starts(sample, search, rng, say):
     if search.polish and search.control_variate == "network" and (search.n_units or search.max_units) > _TENSOR_UNITS:
         stage = count_by_curvature(sample, linear_model(sample))
         if search.n_units or stage.rank > _TENSOR_RANK:
-            most = search.n_units or min(search.max_units, 2 * stage.rank)
-            candidate = wide_candidate(sample, most, rng, counted=search.n_units is None)
+            candidate = _wide_start(sample, search, stage, rng)
             say(f"wide fit: {candidate.model.n_units} units, {candidate.rss / sample.total:.3g} of the variance left")
             return replace(stage, candidates=[candidate])
     return _find_tensors(sample, search, rng, say)
+
+
+def _wide_start(sample, search, stage, rng):
+    """Units of a wide fit, whose penalty is in proportion to what the tensors' units leave unexplained, if any are."""
+    noise = {}
+    if stage.candidates:
+        noise = {"noise": float(np.sqrt(min(one.rss for one in stage.candidates) / sample.total))}
+    if search.n_units:
+        return wide_candidate(sample, search.n_units, rng, **noise)
+    most = min(search.max_units, _UNITS_PER_RANK * stage.rank)
+    return wide_candidate(sample, most, rng, unit_price=unit_penalty(sample), **noise)
 
 
 def _tensors(sample, search, n_units, rng, model=None):
@@ -210,6 +224,11 @@ def _regression_of(sample, model):
     return Regression(model, float(rss), np.empty(0))
 
 
+def _linear_fit(sample):
+    linear = _regression_of(sample, linear_model(sample))
+    return RidgeFit(linear.model, linear.rss, 0, "target")
+
+
 def _unpolished(sample, work, model, stage, rng):
     """The regression on the units of the tensor stage, with the signs that leave little of its linear part."""
     rss = _regression_of(sample, model).rss
@@ -237,7 +256,7 @@ def _best_candidate(sample, stage, rng, say):
 def _polish_candidates(sample, stage, tensor, rng, say):
     """The best candidate, polished to the end, and the losses of all of them, ascending, in variances of y."""
     if not stage.candidates:
-        return RidgeFit(tensor.model, tensor.rss, 0, "target"), np.array([tensor.rss]) / sample.total
+        return _linear_fit(sample), np.array([tensor.rss]) / sample.total
     fit, costs = _best_candidate(sample, stage, rng, say)
     costs = np.sort(costs)
     if not is_exact(sample, fit.rss):
@@ -268,9 +287,9 @@ def _wants_more(sample, fit, search):
 
 def _wider_start(sample, fit, search, stage, rng, say):
     """The fit itself, or one from a wide fit: that is the cheaper start where there are many more units."""
-    if search.max_units <= _TENSOR_UNITS or stage.rank <= _TENSOR_RANK or not further_ridge_pays(sample, fit, rng):
+    if not stage.rank or not further_ridge_pays(sample, fit, rng):
         return fit
-    candidate = wide_candidate(sample, min(search.max_units, 2 * stage.rank), rng, counted=True)
+    candidate = _wide_start(sample, search, stage, rng)
     other = fit_ridges(sample, candidate.model, rng=rng)
     say(f"wide fit: {other.model.n_units} units, {other.rss / sample.total:.3g} of the variance left")
     return other if criterion(sample, other) < criterion(sample, fit) else fit
@@ -336,6 +355,9 @@ def _cross_validated_size(sample, n_units, search, rng):
     search = replace(search, n_candidates=n_candidates, control_variate=control)
 
     def learn(part, size):
+        if part.n_rows < _TENSOR_ROWS:
+            wide = grown(part, _linear_fit(part), rng, n_units=min(size + 1, _most_units(part)))
+            return remove_to(part, wide, size, rng)
         start, _ = _best_candidate(part, _tensors(part, search, size, rng), rng, _silent)
         return escape(part, start, rng, max_units=min(size + 2, _most_units(part)))[0]
 

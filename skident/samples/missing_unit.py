@@ -10,6 +10,11 @@ __all__ = ["MissingUnitTest", "missing_unit_test", "correlated_units"]
 
 _CANDIDATES = 1500  # random units that are tried (budget): their products take most of the time
 _FEW_CANDIDATES = 600  # the same where units are only sought (budget)
+_NEAR = 24  # units sought near each unit of the fit, which may stand for two close ones (budget)
+_TURNS = (0.25, 0.5)  # angles of these to it, radians: two units of a cosine of 0.9 are 0.45 apart
+_SOUGHT_ASCENTS = 8  # of random units that are sought, and of units near those of the fit (budget)
+_PER_UNIT = 2  # of the latter, at most so many near the same one
+_ALIKE = 0.99  # cosine of two units that are one
 _BLOCK_ENTRIES = 2**22  # of the outputs of units at a time: 32 MB
 _LATE = 0.05  # share of samples that a tried unit has on either side at least: fewer decide nothing
 _ASCENTS = 3  # of the best candidates per vector of residuals
@@ -77,17 +82,29 @@ def missing_unit_test(network, X, y, *, linear=0.0, n_simulations=199, random_st
     )
 
 
-def correlated_units(Z, active, residuals, n_units, rng):
+def correlated_units(Z, known, residuals, n_units, rng):
     """Units (n_units, d + 1), biases last, whose outputs correlate most with residuals (n,) of a fit.
 
-    Z (n, d + 1) has a last column of ones; active (n, m) says which units of the fit are active.
+    Z (n, d + 1) has a last column of ones; known (m, d + 1) are the units of the fit.
+
+    Random units and units near those of the fit start ascents. Two units of a network whose directions are close often
+    end as one in a fit; in eight dimensions no random unit is near enough to the missing one.
     """
-    Q = _tangent_space(active, Z)
+    Q = _tangent_space(Z @ known.T > 0, Z)
     residuals = _without(Q, residuals[:, None])
-    units = _random_units(Z, rng, _FEW_CANDIDATES)
-    values = _correlations(Z, Q, units, residuals)[:, 0]
-    best = np.argsort(-values)[:n_units]
-    return np.array([_ascend(Z, Q, residuals, values[i], units[i])[1] for i in best])
+    starts = []
+    for units, most in (_random_units(Z, rng, _FEW_CANDIDATES), len(Z)), (_near_units(known, rng), _PER_UNIT):
+        values, of = _correlations(Z, Q, units, residuals)[:, 0], np.arange(len(units)) // _NEAR
+        order = np.argsort(-values)
+        kept = [i for at, i in enumerate(order) if np.sum(of[order[:at]] == of[i]) < most][:_SOUGHT_ASCENTS]
+        starts += [(values[i], units[i]) for i in kept]
+    ends = sorted((_ascend(Z, Q, residuals, *start) for start in starts), key=lambda end: -end[0])
+    found = []
+    for _, unit in ends:
+        direction = unit / np.linalg.norm(unit)
+        if len(found) < n_units and all(abs(direction @ one) < _ALIKE for one in found):
+            found.append(direction)
+    return np.array(found)
 
 
 def _tangent_space(active, Z):
@@ -124,6 +141,16 @@ def _random_units(Z, rng, n_candidates):
     rows = (rng.uniform(_LATE, 1.0 - _LATE, n_candidates) * (len(Z) - 1)).astype(int)
     biases = [-np.partition(Z[:, :-1] @ one, row)[row] for one, row in zip(directions, rows, strict=True)]
     return np.column_stack([directions, biases])
+
+
+def _near_units(known, rng):
+    """Units (_NEAR m, d + 1) that differ from those known (m, d + 1) by turns in random directions."""
+    known = np.repeat(known / np.linalg.norm(known, axis=1, keepdims=True), _NEAR, axis=0)
+    turned = rng.standard_normal(known.shape)
+    turned -= np.sum(turned * known, axis=1, keepdims=True) * known
+    turned /= np.linalg.norm(turned, axis=1, keepdims=True)
+    angles = np.resize(_TURNS, len(known))[:, None]
+    return known * np.cos(angles) + turned * np.sin(angles)
 
 
 def _correlations(Z, Q, units, residuals):

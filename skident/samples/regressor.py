@@ -40,7 +40,7 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     Minimizes ``sum_n s_n (y_n - f(x_n))^2`` over the weights, biases and output weights of m hidden units, a linear
     function and a constant. For Gaussian x the expansion of f in Hermite polynomials has the coefficient tensors
     ``T_k = sum_i a_i h_k(b_i) w_i^{(x) k}``, which samples estimate and whose decomposition gives the units [1]_; that
-    start is then polished by Gauss-Newton steps on the data. More than 30 units start from a stochastic fit of twice as
+    start is then polished by Gauss-Newton steps on the data. More than 20 units start from a stochastic fit of twice as
     many, of which those that others replace are taken away: no tensors, and no assumption on x. Without noise the
     result is exact, with noise as good as least squares from the true network, as long as one of the starts leads
     there.
@@ -59,7 +59,7 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         ``T_{2 l + 1}`` and ``T_{2 l + 2}``, recovery of scalars and regression on the units (Algorithms 4, 2 and 5).
         It needs `n_units`, and far more samples.
     n_candidates : int, default=16
-        Starts of the decomposition; those that end in different places are all polished. Beyond 30 units there is one
+        Starts of the decomposition; those that end in different places are all polished. Beyond 20 units there is one
         start, the wide fit.
     polish : bool, default=True
         Whether Gauss-Newton steps follow the tensors. Without them the number of units is the rank of T_2.
@@ -135,14 +135,14 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     matrices of ``(p (p + 1) / 2)^2`` entries with ``p = min(m, d)``, from blocks of rows: X and y may be
     `numpy.memmap`, of float32 or float64. Up to 131 072 rows enter while candidates are compared, all of them at the
     end. Memory beyond X and y is for four times these rows, a few blocks, ``O(p^4)`` numbers for the tensors (2 MB for
-    20 units, 7 MB for 30), and for the polish ``O(P^2)`` with ``P = m (d + 1) + d + 1``, or 400 MB from 1200
-    parameters on.
+    20 units, 7 MB for 30), and for the polish ``O(P^2)`` with ``P = m (d + 1) + d + 1``, or up to 400 MB
+    from 300 parameters on.
 
     With n rows, moments cost ``O(n (d^2 + p^4 / 4))``, a Gauss-Newton step ``O(n m d + min(n, 64 P) P^2 + P^3)``, and
-    from 1200 parameters on ``O(n m d)`` for each of at most 30 products with the matrix. A step of the fit of the
+    from 300 parameters on ``O(n m d)`` for each of at most 30 products with the matrix. A step of the fit of the
     tensors costs ``O(m^3 p^3)`` a candidate, whatever n is. The wide fit, 8000 steps with 512 rows each, costs
-    ``O(m d)`` a row. It starts the polish if more than 30 units are requested, or T_2 shows more than 15 in more
-    than 30 dimensions and their number is to be recovered (with the defaults of `polish` and `control_variate`); with
+    ``O(m d)`` a row. It starts the polish if more than 20 units are requested, or T_2 shows more than 10 in more
+    than 20 dimensions and their number is to be recovered (with the defaults of `polish` and `control_variate`); with
     fewer units it is tried where a further unit would still pay, and kept where it leaves smaller residuals.
 
     The polish fits ``sum_i c_i |w_i . x + b_i|`` and a linear function, so it needs no signs of (w_i, b_i); those are

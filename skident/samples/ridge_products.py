@@ -7,10 +7,12 @@ import scipy.linalg
 
 from skident.optim import KrylovNormalEquations
 
-__all__ = ["PRODUCT_PARAMETERS", "RidgeProducts"]
+__all__ = ["MATRIX_PARAMETERS", "PRODUCT_PARAMETERS", "RidgeProducts"]
 
-PRODUCT_PARAMETERS = 1200  # from which on products are cheaper than the matrix
+PRODUCT_PARAMETERS = 300  # from which on products are cheaper than the matrix
+MATRIX_PARAMETERS = 1200  # from which on the matrix is not formed at all (memory)
 _SIGN_NUMBERS = 2**25  # of signs that are kept: 128 MB
+_ROWS_PER_PARAMETER = 64  # of more rows, a part is enough for the Gauss-Newton matrix
 _TOL = 5e-2  # relative residual of the conjugate gradients of a step (inexact Gauss-Newton)
 _MOST_PRODUCTS = 30  # conjugate gradient iterations of a step at most (budget)
 _LEAST = 1e-7  # of an eigenvalue of the preconditioner, relative to the largest
@@ -25,7 +27,8 @@ class RidgeProducts:
     """
 
     def __init__(self, sample, rng, model):
-        part = sample.draw(max(1024, _SIGN_NUMBERS // (model.n_units + 1)), rng)
+        most = min(_SIGN_NUMBERS // (model.n_units + 1), _ROWS_PER_PARAMETER * model.n_parameters)
+        part = sample.draw(max(1024, most), rng)
         Z, _, self.w = part.arrays(np.float32)
         self.X = np.column_stack([Z, np.ones(len(Z), np.float32)])
         self.total = part.total

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from skident.optim import DenseNormalEquations, levenberg_marquardt
 
 from .ridge_model import RidgeModel
-from .ridge_products import PRODUCT_PARAMETERS, RidgeProducts
+from .ridge_products import MATRIX_PARAMETERS, PRODUCT_PARAMETERS, RidgeProducts
 
 __all__ = ["ROUGHLY", "Regression", "RidgeFit", "fit_ridges", "regress_on_ridges", "ridge_gram"]
 
@@ -20,6 +20,7 @@ ROUGHLY = 1e-4  # relative decrease at which a fit that is only compared stops
 _COLLINEAR = 1e-11  # eigenvalue, relative to the largest, below which columns are collinear (rounding of a Gram matrix)
 _PRODUCT_FTOL = 1e-5  # relative decrease at which a fit by products stops, a hundredth of what its noise adds
 _ROUNDING = 1e-27  # mean squared residual, in variances of y, that is none
+_NO_NOISE = 1e-8  # mean squared residual, in variances of y, below which a fit by products goes on with the matrix
 
 
 def ridge_gram(Z, y, w, U, b):
@@ -110,9 +111,9 @@ def _curvature(Z, y, w, model, dtype=np.float64):
 class _Objective:
     """Weighted sum of squares of a model of given signs: gradients over all rows, curvature over as many as needed."""
 
-    def __init__(self, sample, model, rng, rough):
+    def __init__(self, sample, model, rng, rough, by_products=False):
         self.sample, self.model, self.last = sample, model, (None, None)
-        if rng is not None and model.n_parameters >= PRODUCT_PARAMETERS:
+        if by_products:
             self.products = RidgeProducts(sample, rng, model)
             return
         self.products = None
@@ -164,20 +165,29 @@ def fit_ridges(sample, model, *, max_iter=60, ftol=1e-7, rough=False, rng=None):
 
     Gauss-Newton is exact once the signs of all ``v_i . z_n + beta_i`` are right, the model being linear in its
     parameters there: without noise the last step lands on the solution. ``O(n m k)`` for a cost and its gradient,
-    ``O(n' P^2)`` for the matrix of P parameters from n' rows. From 1200 parameters on (and with `rng`) no matrix is
+    ``O(n' P^2)`` for the matrix of P parameters from n' rows. From 300 parameters on (and with `rng`) no matrix is
     formed: a step takes 2 to 40 products of ``O(n' m k)`` in single precision (:class:`RidgeProducts`), and `ftol` is
-    1e-5 at least.
+    1e-5 at least. Up to 1200 parameters the matrix follows where outputs have no noise.
     """
-    objective = _Objective(sample, model, rng, rough)
-    if objective.products is not None:
-        ftol = max(ftol, _PRODUCT_FTOL)
-    target = _ROUNDING * sample.total  # y is standardized
+    fit, by_products = None, rng is not None and model.n_parameters >= PRODUCT_PARAMETERS
+    if by_products:
+        objective = _Objective(sample, model, rng, rough, by_products)
+        fit = _minimized(objective, model, max_iter, max(ftol, _PRODUCT_FTOL))
+        if rough or fit.rss > _NO_NOISE * sample.total or model.n_parameters >= MATRIX_PARAMETERS:
+            return fit
+        model = fit.model
+    last = _minimized(_Objective(sample, model, rng, rough), model, max_iter, ftol)
+    return last if fit is None else replace(last, n_iter=fit.n_iter + last.n_iter)
+
+
+def _minimized(objective, model, max_iter, ftol):
+    sample = objective.sample
     result = levenberg_marquardt(
         objective.cost,
         objective.linearize,
         model.pack(),
         max_iter=max_iter,
-        target=target,
+        target=_ROUNDING * sample.total,  # y is standardized
         ftol=ftol,
     )
     return RidgeFit(model.unpack(result.x), result.cost, result.n_iter, result.status)

@@ -22,9 +22,11 @@ __all__ = [
     "determined_units",
     "escape",
     "further_ridge_pays",
+    "grown",
     "remove_ridge",
     "remove_to",
     "select_size",
+    "unit_penalty",
 ]
 
 # Statistics: in 49 fits to 3 to 20 inputs and 2,000 to 10,000 rows, no unit that is not there gained more (seeds 100 to
@@ -38,7 +40,7 @@ _BIASES = (-1.0, 0.0, 1.0)  # starts of biases, in standard deviations of the wh
 _TRIED = 2  # starts of a new ridge that are fitted
 _MISSING_TRIED = 3  # units that correlate most with the residuals, each of which is fitted (budget)
 _MISSING_FTOL = 1e-6  # of these fits: the other units have to move as well
-_MISSING_PRICE = 8.0  # noise variances that such a unit must gain beyond the penalty: it is the best of far more
+_MISSING_PRICE = 4.0  # noise variances that such a unit must gain beyond the penalty: it is the best of far more
 _MISSING_ROUNDS = 3  # of adding missing units (budget)
 _MISSING_PARAMETERS = 400  # up to which missing units are sought this way (budget)
 _PATIENCE = 2  # ridges in a row that may be added without gain
@@ -62,10 +64,10 @@ def criterion(sample, fit):
     n, model = sample.effective_rows, fit.model
     others = model.n_parameters - model.n_units * (sample.dim + 1)
     gain = n * math.log(fit.rss / sample.total)
-    return gain + model.n_units * _unit_penalty(sample) + others * math.log(max(n, 2.0))
+    return gain + model.n_units * unit_penalty(sample) + others * math.log(max(n, 2.0))
 
 
-def _unit_penalty(sample):
+def unit_penalty(sample):
     """Gain that a unit must exceed, in noise variances: at most that of the Bayesian information criterion."""
     n_weights = sample.dim + 1
     usual = n_weights * math.log(max(sample.effective_rows, 2.0))
@@ -166,6 +168,13 @@ def _wider(sample, fit, rng, max_units, patience, callback):
     return best
 
 
+def grown(sample, fit, rng, *, n_units):
+    """The fit with ridges added up to a number, unless residuals become rounding."""
+    while fit.model.n_units < n_units and not is_exact(sample, fit.rss):
+        fit = add_ridge(sample, fit, rng)
+    return fit
+
+
 def _narrower(sample, fit, rng, callback=None):
     """The fits that are left as one ridge after the other is taken away, down to none."""
     while fit.model.n_units:
@@ -229,10 +238,9 @@ def _with_missing_unit(sample, fit, rng):
     """The fit with the unit more that correlates most with its residuals."""
     model, (Z, y, w) = fit.model, sample.draw(_SCREENED_ROWS, rng).arrays(np.float64)
     root = np.sqrt(w)[:, None]
-    active = Z @ model.V + model.beta > 0
-    with_bias = np.column_stack([Z, np.ones(len(Z))])
-    found = correlated_units(root * with_bias, active, root[:, 0] * (y - model(Z)), _MISSING_TRIED, rng)
-    U, b, _ = model.units()
+    with_bias, (U, b, _) = np.column_stack([Z, np.ones(len(Z))]), model.units()
+    known = np.column_stack([U, b])
+    found = correlated_units(root * with_bias, known, root[:, 0] * (y - model(Z)), _MISSING_TRIED, rng)
     fits = []
     for unit in found:
         length = max(np.linalg.norm(unit[:-1]), np.finfo(float).tiny)

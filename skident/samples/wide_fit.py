@@ -22,7 +22,8 @@ _WEIGHT_RATE = 0.003  # learning rate of weights and biases (tuned on relu/large
 _LINEAR_RATE = 0.001  # learning rate of the linear part (tuned on relu/large)
 _NORMALISE = 200  # steps between
 _START = 0.45  # norm of the first output weights
-_SHRINKAGE = 0.03  # times sqrt((k + 1) / n), of output weights: a third of what noise of a tenth does to a unit
+_SHRINKAGE = 0.3  # times noise sqrt((k + 1) / n), of output weights: a third of what the noise does to a unit
+_NOISE = 0.1  # standard deviation of the noise, in those of y, if none is given (tuned on relu/large)
 _COLLINEAR = 1e-10  # eigenvalue, relative to the largest, below which columns are collinear (rounding)
 
 
@@ -52,13 +53,13 @@ def _gradients(X, y, w, parameters, shrinkage):
     return X.T @ sign * a, r @ t + shrinkage * np.sign(a), r @ X
 
 
-def fit_wide(sample, width, rng):
+def fit_wide(sample, width, rng, noise=_NOISE):
     """Minimize ``E (y - sum_i a_i |u_i . z + b_i| - u . z - c)^2 / 2 + mu sum_i |a_i|`` over units of length one.
 
     More units than there are lead out of the minima in which a fit of the right number ends; what the penalty on their
     output weights is for is that those which are not needed go to zero instead of fitting noise. ``mu`` is
-    ``.03 sqrt((k + 1) / n)``: with 100 units behind 100 000 rows in 100 dimensions, noise .1, a fit of 200 units finds
-    38 to 66 of them without it and all with it.
+    ``.3 noise sqrt((k + 1) / n)``: with 100 units behind 100 000 rows in 100 dimensions, noise .1, a fit of 200 units
+    finds 38 to 66 of them without it and all with it.
 
     8000 steps of Adam with 512 rows each, in single precision, the rate falling to zero along a cosine: ``O(width k)``
     a row and step, whatever n is. Memory for the rows in single precision.
@@ -72,7 +73,7 @@ def fit_wide(sample, width, rng):
     W[-1] = rng.uniform(-1.0, 1.0, width)
     a = rng.choice([-1.0, 1.0], width) * _START / math.sqrt(width)
     parameters = [p.astype(np.float32) for p in (W, a, np.append(start.u, start.c))]
-    shrinkage = np.float32(_SHRINKAGE * math.sqrt((k + 1) / sample.effective_rows))
+    shrinkage = np.float32(_SHRINKAGE * noise * math.sqrt((k + 1) / sample.effective_rows))
     adam = Adam(parameters, (_RATE, _WEIGHT_RATE, _LINEAR_RATE))
     for step, batch in zip(range(_STEPS), batches((X, y, w), _BATCH, rng)):
         adam.step(_gradients(*batch, parameters, shrinkage), 0.5 + 0.5 * math.cos(math.pi * step / _STEPS))
@@ -112,15 +113,15 @@ def eliminate(sample, wide, sizes):
     return regress_on_ridges(sample, wide.U[best[1]], wide.b[best[1]])
 
 
-def wide_candidate(sample, n_units, rng, *, counted=False):
-    """So many units from a fit of twice as many."""
-    wide = fit_wide(sample, _WIDTH * n_units, rng)
-    n, k = sample.effective_rows, sample.dim
+def wide_candidate(sample, n_units, rng, *, unit_price=None, noise=_NOISE):
+    """So many units from a fit of twice as many; with a `unit_price`, in noise variances, as many as are worth it."""
+    wide = fit_wide(sample, _WIDTH * n_units, rng, noise)
 
     def size(m, rss):
         if m > n_units:
             return math.inf
-        parameters = m * (k + 1) * math.log(n)
-        return n * math.log(max(rss / sample.total, EXACT)) + parameters if counted else -m
+        if unit_price is None:
+            return -m
+        return sample.effective_rows * math.log(max(rss / sample.total, EXACT)) + m * unit_price
 
     return eliminate(sample, wide, size)

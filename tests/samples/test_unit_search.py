@@ -9,9 +9,9 @@ from skident import TensorReLURegressor
 from skident.datasets import make_relu_network
 from skident.samples.missing_unit import correlated_units
 from skident.samples.ridge_model import squared_errors
-from skident.samples.ridges import fit_ridges, regress_on_ridges
+from skident.samples.ridges import RidgeFit, fit_ridges, regress_on_ridges
 from skident.samples.sample import Sample
-from skident.samples.unit_count import add_missing_units, criterion
+from skident.samples.unit_count import add_missing_units, criterion, grown
 from skident.samples.unit_signs import resolve_signs
 from tests.rates import fewest_successes
 
@@ -30,9 +30,46 @@ def test_the_most_correlated_unit_is_the_missing_one():
     Z = np.column_stack([rng.standard_normal((2000, 4)), np.ones(2000)])
     units = np.array([[1.0, 0, 0, 0, 0.2], [0, 1.0, 0, 0, -0.3], [0, 0.6, 0.8, 0, 0.1]])
     residuals = np.maximum(Z @ units[2], 0) + 0.1 * rng.standard_normal(2000)
-    found = correlated_units(Z, Z @ units[:2].T > 0, residuals, 2, np.random.RandomState(0))
+    found = correlated_units(Z, units[:2], residuals, 2, np.random.RandomState(0))
     cosines = np.abs(found @ units[2]) / np.linalg.norm(found, axis=1) / np.linalg.norm(units[2])
     assert cosines.max() > 0.99
+
+
+def test_a_unit_close_to_one_of_the_fit_is_found():
+    """Two units of a cosine of 0.87 of which the fit has their mean: no random unit in eight dimensions is near."""
+    found = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        Z = np.column_stack([rng.standard_normal((5000, 8)), np.ones(5000)])
+        pair = np.zeros((2, 9))
+        pair[:, 0], pair[:, 1], pair[:, -1] = np.cos(0.26), [np.sin(0.26), -np.sin(0.26)], 0.2
+        mean = np.eye(9)[:1] + 0.2 * np.eye(9)[-1:]
+        residuals = np.maximum(Z @ pair.T, 0) @ [1.0, 1.0] + 0.2 * rng.standard_normal(5000)
+        unit = correlated_units(Z, mean, residuals, 1, np.random.RandomState(seed))[0]
+        found.append(abs(unit[0]) < 0.995 and np.abs(unit[:2]) @ [0.9, 0.26] > 0.85 * np.linalg.norm(unit))
+    assert sum(found) >= fewest_successes(6, 6, 6)
+
+
+def test_fits_grow_to_a_number_of_units():
+    X, y, _ = make_relu_network(300, 3, 3, noise=0.3, random_state=0)
+    sample, rng = Sample(X, y), np.random.RandomState(0)
+    start = regress_on_ridges(sample, np.eye(3)[:1], np.zeros(1))
+    larger = grown(sample, RidgeFit(start.model, start.rss, 0, "target"), rng, n_units=4)
+    assert larger.model.n_units == 4 and larger.rss < start.rss
+
+
+@pytest.mark.slow
+def test_as_many_units_as_inputs_behind_noise():
+    """22 units in 22 dimensions, 30 rows per parameter: fits take their steps by products."""
+    good = []
+    for seed in range(2):
+        X, y, network = make_relu_network(15_000, 22, 22, noise=0.3, random_state=seed)
+        reg = TensorReLURegressor(random_state=0).fit(X, y)
+        new = np.random.RandomState(seed + 100).standard_normal((5000, 22))
+        values = network(new)[:, 0]
+        error = np.mean((reg.predict(new) - values) ** 2) / np.var(values)
+        good.append(reg.n_units_ == 22 and error <= 1.5 * 0.3**2 * 22 * 23 / 15_000)
+    assert sum(good) >= fewest_successes(2, 4, 4)
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from skident.samples.ridge_model import RidgeModel
 from skident.samples.ridge_products import RidgeProducts
 from skident.samples.ridges import RidgeFit, _cost_and_gradient, _curvature, fit_ridges
 from skident.samples.sample import Sample
-from skident.samples.unit_count import further_ridge_pays
+from skident.samples.unit_count import further_ridge_pays, unit_penalty
 from skident.samples.wide_fit import WideFit, eliminate, fit_wide, wide_candidate
 from tests.samples.planted import in_z, planted
 
@@ -75,7 +75,7 @@ def test_units_are_found_and_counted(draw, monkeypatch):
     wide = fit_wide(sample, 12, rng)
     assert wide.U.shape == (12, 5)
     np.testing.assert_allclose(np.linalg.norm(wide.U, axis=1), 1.0)
-    counted = wide_candidate(sample, 6, rng, counted=True)
+    counted = wide_candidate(sample, 6, rng, unit_price=unit_penalty(sample))
     fit = fit_ridges(sample, counted.model)
     assert fit.model.n_units == 3 and fit.rss < 0.0102 * sample.total
     assert not further_ridge_pays(sample, fit, rng)
