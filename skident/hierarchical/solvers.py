@@ -11,6 +11,8 @@ import torch
 
 from skident.optim import DenseNormalEquations, LeastSquaresResult, give_up_when_slow, levenberg_marquardt
 
+from .array_networks import ArrayNetworks, is_plain
+
 __all__ = [
     "LEAST_SQUARES",
     "WeightedSamples",
@@ -131,8 +133,46 @@ def _readout_columns(part, kind, layer, o, module, outputs, seen):
         part[:, :, o] = (module.alphas[layer - 2] * seen[layer]).detach()
 
 
+class _ArrayEquations:
+    """``sum w^2 ||F(x) - y||^2 + n l2 Reg`` and its linearization in NumPy, as a function of the trained parameters."""
+
+    def __init__(self, module, samples, l2):
+        self.blocks = _trained(module)
+        self.names, values = [name for name, _ in self.blocks], _flatten(self.blocks)
+        self.penalties, self.start = _each_penalty(self.blocks, l2, samples, values).numpy(), values.numpy()
+        self.net = ArrayNetworks(module, samples.x)
+        self.y, self.w = samples.y.numpy(), None if samples.w is None else samples.w[:, 0].numpy()
+        self.params = self.net.params_of(module)
+        places = [np.arange(self.net.size)[self.net.places[name]] for name in self.names]
+        self.trained = np.concatenate(places)
+
+    def assign(self, values):
+        """Assign values to the module."""
+        _unflatten(self.blocks, torch.as_tensor(values))
+
+    def cost(self, values):
+        """The penalized sum of squares."""
+        self.params[self.trained] = values
+        with np.errstate(over="ignore", invalid="ignore"):
+            errors = self.net.features(self.params[None])[2][0].T - self.y
+            errors = errors if self.w is None else self.w[:, None] * errors
+            return float(np.vdot(errors, errors) + self.penalties @ values**2)
+
+    def linearize(self, values):
+        """``J^T J`` and ``J^T r``."""
+        self.params[self.trained] = values
+        matrix, gradient = self.net.normal_equations(self.params, self.y, self.w, self.names)
+        matrix.flat[:: len(matrix) + 1] += self.penalties
+        return DenseNormalEquations(matrix, gradient + self.penalties * values)
+
+
+def _each_penalty(blocks, l2, samples, like):
+    """The factor of each trained parameter's square (P,): `l2` if it is a tensor, else ``n l2`` times its kind's."""
+    return l2 if isinstance(l2, torch.Tensor) else len(samples.x) * _penalties(blocks, l2, like)
+
+
 class _NormalEquations:
-    """``sum w^2 ||F(x) - y||^2 + n l2 Reg`` and its linearization, as a function of the trained parameters.
+    """The same as `_ArrayEquations` by torch, for modules with batch norm and on other devices.
 
     On the CPU values are numpy arrays, since the solver's small systems are faster there; elsewhere tensors.
     """
@@ -140,9 +180,9 @@ class _NormalEquations:
     def __init__(self, module, samples, l2):
         self.module, self.samples, self.blocks = module, samples, _trained(module)
         self.start = _flatten(self.blocks)
-        self.on_cpu = self.start.device.type == "cpu"
-        per_parameter = isinstance(l2, torch.Tensor)
-        self.penalties = l2 if per_parameter else len(samples.x) * _penalties(self.blocks, l2, self.start)
+        self.device, self.on_cpu = self.start.device, self.start.device.type == "cpu"
+        self.penalties = _each_penalty(self.blocks, l2, samples, self.start)
+        self.start = self.native(self.start)
         self.w = samples.factors
         self.chunk = max(1, _CHUNK_ENTRIES // max(1, len(self.start) * samples.y.shape[1]))
 
@@ -153,7 +193,7 @@ class _NormalEquations:
     @torch.no_grad()
     def assign(self, values):
         """Assign values to the module; return them as a tensor."""
-        values = torch.as_tensor(values, device=self.start.device)
+        values = torch.as_tensor(values, device=self.device)
         _unflatten(self.blocks, values)
         return values
 
@@ -183,11 +223,11 @@ def fit_least_squares(module, samples, *, l2=0.0, max_iter=200, target=0.0, pati
     cost that does not halve within `patience` steps ends as ``stationary``. A step costs ``O(n o P^2 + P^3)``. A tensor
     `l2` (P,) has the factor of each trained parameter's square instead of ``n l2``.
     """
-    equations = _NormalEquations(module, samples, l2)
+    equations = (_ArrayEquations if is_plain(module) else _NormalEquations)(module, samples, l2)
     result = levenberg_marquardt(
         equations.cost,
         equations.linearize,
-        equations.native(equations.start),
+        equations.start,
         max_iter=max_iter,
         target=target,
         callback=None if patience is None else give_up_when_slow(patience, 0.0),
