@@ -6,10 +6,10 @@
 
 Parts: `recovery` (planted targets: errors, seconds, kernel ridge regression), `algorithm1`, `correction` (feature
 errors against alpha, as in Figure 9 of Allen-Zhu and Li, 2020), `layerwise` (as in Figure 6), `signs` (Theorem 4),
-`unknown_widths` (`widths="auto"` with noise), `sample_sizes` (errors against the number of samples), `tables` (digits,
-breast cancer, regression tables, as in Figure 12), `wide` (a wide network on digits, and on CIFAR-10 if FOLDER holds
-data_batch_1.npz with the arrays "data" and "labels"; nothing is downloaded). Errors are squared and relative to the
-variance, on 20,000 held-out samples; seconds are processor time per fit.
+`unknown_widths` (`widths="auto"` with noise), `sample_sizes` (errors against the number of samples), `deep` (degree 16
+and 32), `tables` (digits, breast cancer, regression tables, as in Figure 12), `wide` (a wide network on digits, and on
+CIFAR-10 if FOLDER holds data_batch_1.npz with the arrays "data" and "labels"; nothing is downloaded). Errors are
+squared and relative to the variance, on 20,000 held-out samples; seconds are processor time per fit.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import sys
 from parts.hierarchical import (  # noqa: F401  (registers the parts)
     algorithm1,
     correction,
+    deep,
     layerwise,
     recovery,
     sample_sizes,

@@ -9,6 +9,7 @@ from scipy.linalg.blas import dsyrk
 __all__ = ["ArrayNetworks", "is_plain"]
 
 _CHUNK_ENTRIES = 4_000_000  # entries of a Jacobian in memory at once: 32 MB
+_NETWORKS_AT_ONCE = 20  # 1,000 samples of their features fit into the cache
 
 
 def is_plain(module):
@@ -47,9 +48,11 @@ class ArrayNetworks:
             self.places[name] = slice(start, start + p.numel())
             start += p.numel()
         self.size, self.n_outputs = start, len(module.offset)  # P, o
+        layers = range(2, len(self.widths) + 2)
+        self.sizes = [module.sizes(layer) for layer in layers]  # by connection
         self.n_inputs, self.shared, self.hidden = [], [], []
         for layer, J in enumerate(module.connections, start=2):
-            starts = np.cumsum([0, *module.sizes(layer)])
+            starts = np.cumsum([0, *self.sizes[layer - 2]])
             self.n_inputs.append(int(starts[-1]))
             first = 0 if 0 in J else self.d  # x and x^2 are neighboring rows of `inputs`: their weights are one matrix
             self.shared.append(slice(first, first + self.d * sum(j < 2 for j in J)))
@@ -85,6 +88,19 @@ class ArrayNetworks:
             D = params[:, self.places["direct", 0]].reshape(C, 2 * self.d, self.n_outputs)
             F = F + D.transpose(0, 2, 1) @ inputs
         return S, G, F
+
+    def middle_output(self, params, x):
+        """Interquartile mean (n,) of the outputs of several networks (m, P) on inputs (n, d); one output.
+
+        Far from the samples, polynomials of some networks are larger than those of all others together.
+        """
+        m, inputs = len(params), self.inputs_of(x)
+        outputs = np.empty((m, len(x)))
+        for start in range(0, m, _NETWORKS_AT_ONCE):
+            part = slice(start, start + _NETWORKS_AT_ONCE)
+            outputs[part] = self.features(params[part], inputs)[2][:, 0]
+        outputs.sort(axis=0)
+        return outputs[m // 4 : m - m // 4].mean(axis=0)
 
     def deltas(self, params, S, factors):
         """``sum_o factors_o dF_o / dS_l``, each (C, k_l, n), for factors (C, o, n)."""
@@ -161,3 +177,9 @@ class ArrayNetworks:
     def params_of(self, module):
         """The parameter vector (P,) of a module."""
         return np.concatenate([p.detach().cpu().numpy().ravel() for _, p in module.blocks()])
+
+    @torch.no_grad()
+    def assign(self, params, module):
+        """Assign a parameter vector (P,) to a module."""
+        for name, p in module.blocks():
+            p.copy_(torch.as_tensor(params[self.places[name]]).reshape(p.shape))

@@ -8,126 +8,200 @@ import dataclasses
 import numpy as np
 import torch
 
-from skident.base.progress import StageLog
-
-from .posterior import posterior_modules
+from .array_networks import ArrayNetworks
+from .posterior import PosteriorChains
 from .problem import Fit
 from .scaling import clipped_inputs, robust_scaling
 from .solvers import WeightedSamples, set_trainable
-from .stacking import KernelRidgePart, MeanOfNetworks, StackedPrediction, stacking_weights
+from .stacking import KernelRidgePart, MiddleOfNetworks, StackedPrediction, stacking_weights
 from .sum_fits import EXPLAINED, fit_sum
-from .unit_selection import grown_layers, unit_penalties, with_units
+from .unit_selection import NOISE_OF_NEXT, grown_layers, pruned_fit, unit_penalties, with_units
 
 __all__ = ["WIDTHS", "fit_automatic_widths"]
 
-WIDTHS = (6, 4)  # (k_2, k_3) from which units are removed: degree 8
+WIDTHS = (6, 4, 3, 3)  # (k_2, ..., k_5), the most of each layer
+_GROWN_DEPTH = 3  # last layer of the sum that is grown from these widths: degree 8
+# Of sums of degree 16 and 32, narrow first: with redundant units, fits stay in minima near the truth.
+_DEEP_WIDTHS = ((3, 2, 2), (4, 3, 3), (3, 2, 2, 2), (4, 3, 3, 3))
+_DEEP_LOSS = 0.05  # relative loss of weighted samples above which there is noise or another target (budget)
+_DEEP_SAMPLES_PER_WEIGHT = 2.0  # with fewer, most fits of degree 16 fail (budget)
+_DEEP_STARTS = 2  # those by regression, if it applies (budget)
+_POSTERIOR_WIDTHS = ((6, 4), (4, 2))  # of the posterior mean, degree 8: the first with enough samples, or the last
+_SAMPLES_PER_WEIGHT = 1.5  # with fewer, wide networks vary more than the prior of their units restrains
 _PROMISING = 1e-3  # relative loss of weighted samples below which the remaining units may be exact
-_STARTS = 3  # of the chains: one of three may stay without the last layer (budget)
-_L2_OF_START = 0.1  # in robust units; the chain forgets it
-_STEPS_OF_START = 60  # of Levenberg-Marquardt (budget)
-_ITERATIONS = 240  # per chain (budget)
-_ITERATIONS_HELD_OUT = 150  # per fold (budget)
-_N_FOLDS = 3  # of the stacking, each without one third of the samples (budget)
+# Least and most (budget). Many samples leave little to average; with few, some chains stay in other minima.
+_CHAINS = (8, 16)  # each without its share of the samples
+_ITERATIONS = (160, 400)  # per chain
+_MANY = 600  # samples, above which both fall in proportion
+_INITIAL_SIZE = 0.3  # factor of N(0, 1 / fan in) at the start of a chain: larger outputs would overflow
 _MARGIN = 0.5  # of the clipped range, in ranges: means over the posterior grow less outside the data than one network
+_CHAINS_TRIED = 6  # from which an exact fit is sought (budget)
 _SMALL_UNIT = 0.3  # mean weight norm relative to the largest in the layer, below which a unit is not counted
 _STEPS_OF_COUNTED = 40  # of Levenberg-Marquardt for the network of the counted units (budget)
+_STEPS_OF_EXACT = 100  # the same without penalty (budget)
+_PATIENCE = 15  # steps in which the loss must halve
 
 
 def fit_automatic_widths(problem, options):
     """The sum of squares with units selected by the data.
 
     First, units are removed layer by layer (`grown_layers`); if the rest explains the data to rounding, it is the fit.
-    If not, there is noise or the target is outside the class. Then predictions are the posterior mean of networks of
-    the full widths, stacked with kernel ridge regression on held-out samples. The network itself is the maximum of the
-    posterior with the units that the posterior supports.
+    If it leaves little, sums of degree 16 and 32 are tried. If none is exact, chains sample the posterior of wide
+    networks. If the units that it supports explain the data, they are the fit. Else there is noise or the target is
+    outside the class: predictions are the posterior mean, stacked with kernel ridge regression on held-out samples. The
+    network itself is then the maximum of the posterior with the units that the posterior supports.
     """
     scaling = robust_scaling(problem.y)
     y = scaling.standardized(problem.y)
-    exact = _exact(problem, options, WeightedSamples(problem.x, y, (1.0 + y.abs() / 2.0) ** -1.5))
+    robust = WeightedSamples(problem.x, y, (1.0 + y.abs() / 2.0) ** -1.5)
+    grown = dataclasses.replace(problem, architecture=problem.architecture.up_to(_GROWN_DEPTH))
+    part, module = grown_layers(grown, options, robust)
+    exact = _exact(part, module, options, robust) or _deep(problem, module, options, robust)
     if exact is not None:
         return exact
     options.log.say("no sum of squares explains the data: posterior mean")
-    mean, chain = _posterior_mean(problem, options, _ITERATIONS, _STARTS)
-    weights, error = _stacked_on_held_out(problem, options)
-    module, history, converged = _counted(problem, options, chain)
-    parts = [mean, KernelRidgePart(problem.x, problem.y)] if weights[1] > 0.0 else [mean]
+    problem = dataclasses.replace(problem, architecture=_posterior_architecture(problem))
+    posterior = _Posterior.sampled(problem, scaling)
+    exact = posterior.exact(problem, options, robust)
+    if exact is not None:
+        return exact
+    kernel = KernelRidgePart(problem.x.cpu(), problem.y.cpu())
+    weights, error = posterior.stacked(problem, scaling, kernel)
+    module, history = posterior.counted(problem, options)
+    mean = MiddleOfNetworks(posterior.net, posterior.params.reshape(-1, posterior.net.size), scaling)
     return Fit(
         scaling.to_original_(module),
         None,
         history[-1:],
         history,
-        converged,
         loss=history[-1],
         error=error,
         l2=float("nan"),
         margin=_MARGIN,
-        predictor=StackedPrediction(parts, weights),
+        predictor=StackedPrediction([mean, kernel], weights),
     )
 
 
-def _exact(problem, options, samples):
-    """The fit with few units, if it is exact; else None."""
-    part, module = grown_layers(problem, options, samples)
-    scale = float((samples.factors * (samples.y - samples.y.mean())).square().sum())
-    with torch.no_grad():
-        loss = float(samples.squared_errors(module).sum()) / scale
+def _posterior_architecture(problem):
+    """The architecture of the posterior mean, by the number of samples."""
+    for widths in _POSTERIOR_WIDTHS:
+        kind = problem.architecture.up_to(len(widths) + 1)
+        kind = dataclasses.replace(kind, widths=widths[: len(kind.widths)])
+        if len(problem.x) >= _SAMPLES_PER_WEIGHT * kind.n_weights:
+            break
+    return kind
+
+
+def _deep(problem, grown, options, samples):
+    """An exact sum with more layers than the grown one, which leaves some percent; or None."""
+    options = dataclasses.replace(options, n_starts=min(_DEEP_STARTS, options.n_starts))
+    if _relative_loss(grown, samples) > _DEEP_LOSS:
+        return None
+    for widths in _DEEP_WIDTHS:
+        if len(widths) >= problem.architecture.depth:
+            continue
+        kind = dataclasses.replace(problem.architecture.up_to(len(widths) + 1), widths=widths)
+        if len(problem.x) >= _DEEP_SAMPLES_PER_WEIGHT * kind.n_weights:
+            fit = fit_sum(dataclasses.replace(problem, architecture=kind), options)
+            if fit.exact:
+                return fit
+    return None
+
+
+def _exact(problem, module, options, samples):
+    """The fit initialized by a module in robust units, if it is exact; else None."""
+    loss = _relative_loss(module, samples)
     options.log.say(f"widths {module.widths}: relative loss {loss:.2e}")
-    if not loss < _PROMISING or len(part.x) <= part.architecture.n_weights:
+    if not loss < _PROMISING or len(problem.x) <= problem.architecture.n_weights:
         return None
     start = robust_scaling(problem.y).to_original_(module)
-    fit = fit_sum(dataclasses.replace(part, start=start), dataclasses.replace(options, n_starts=1))
+    fit = fit_sum(dataclasses.replace(problem, start=start), dataclasses.replace(options, n_starts=1))
     return fit if fit.loss < EXPLAINED and fit.exact else None
 
 
-def _posterior_mean(problem, options, n_iter, n_starts):
-    """Mean of the networks of some chains, and the first chain with its parameter vectors."""
-    scaling, chains = robust_scaling(problem.y), []
-    samples = WeightedSamples(problem.x.cpu(), scaling.standardized(problem.y).cpu())
-    problem = dataclasses.replace(problem, x=samples.x)
-    for _ in range(n_starts):
-        module = problem.build("sum")
+@torch.no_grad()
+def _relative_loss(module, samples):
+    """Weighted squared errors relative to the sum of squares."""
+    return float(samples.squared_errors(module).sum()) / _sum_of_squares(samples)
+
+
+def _sum_of_squares(samples):
+    """Sum of weighted squares about the mean."""
+    return float((samples.factors * (samples.y - samples.y.mean())).square().sum())
+
+
+@dataclasses.dataclass(frozen=True)
+class _Posterior:
+    """Samples of the posterior, each chain without a fold of the samples, in robust units.
+
+    To first order, the mean over all chains is that of chains with all samples; each sample has a held-out prediction.
+    """
+
+    net: ArrayNetworks
+    module: torch.nn.Module  # of the full widths
+    samples: WeightedSamples
+    params: np.ndarray  # (m, C, P)
+    noise: np.ndarray  # (C,), variance at the end
+    folds: list  # arrays of indices
+
+    @classmethod
+    def sampled(cls, problem, scaling):
+        """Run all chains together."""
+        x, y = problem.x.cpu(), scaling.standardized(problem.y).cpu()
+        n_chains, n_iter = (int(np.clip(most * _MANY / len(x), least, most)) for least, most in (_CHAINS, _ITERATIONS))
+        modules = [problem.build("sum").cpu() for _ in range(n_chains)]
+        net, used = ArrayNetworks(modules[0], x), np.ones((n_chains, len(x)))
+        folds = np.array_split(np.arange(len(x)), n_chains)
+        for row, fold in zip(used, folds):
+            row[fold] = 0.0
+        starts = _INITIAL_SIZE * np.array([net.params_of(module) for module in modules])
+        starts[:, net.places["offset", 0]] = 0.0
+        chains = PosteriorChains(net, y[:, 0].numpy(), used, starts, np.random.RandomState(problem.seed()))
+        params = chains.run(n_iter)
+        return cls(net, modules[0], WeightedSamples(x, y), params, chains.noise, folds)
+
+    def exact(self, problem, options, samples):
+        """The exact fit that the units of a chain lead to, or None."""
+        for k in np.argsort(self.noise)[:_CHAINS_TRIED]:
+            part, module = self._supported(problem, k)
+            if len(problem.x) <= part.architecture.n_weights:  # explains any target
+                part, module = pruned_fit(part, options, module, samples, NOISE_OF_NEXT * _sum_of_squares(samples))
+            set_trainable(module)
+            options.minimize(module, samples, max_iter=_STEPS_OF_EXACT, patience=_PATIENCE)
+            fit = _exact(part, module, options, samples)
+            if fit is not None:
+                return fit
+        return None
+
+    def stacked(self, problem, scaling, kernel):
+        """Weights of posterior mean and kernel ridge regression, and their relative error on held-out samples."""
+        x, y = problem.x.cpu(), problem.y.cpu()[:, 0].numpy()
+        predictions = np.empty((len(x), 2))
+        for k, fold in enumerate(self.folds):
+            rest = np.setdiff1d(np.arange(len(x)), fold)
+            mean = MiddleOfNetworks(self.net, self.params[:, k], scaling)
+            predictions[fold, 0] = mean(clipped_inputs(x[fold], x[rest], _MARGIN))[:, 0].numpy()
+        m = len(kernel.left_out)
+        predictions[:m, 1] = y[:m] - kernel.left_out
+        predictions[m:, 1] = kernel(x[m:])[:, 0].numpy() if m < len(x) else []
+        return stacking_weights(predictions, y)
+
+    def counted(self, problem, options):
+        """The network of the units that the posterior supports, with its losses."""
+        k = int(np.argmin(self.noise))
+        _, module = self._supported(problem, k)
         set_trainable(module)
-        options.minimize(module, samples, l2=_L2_OF_START, max_iter=_STEPS_OF_START, patience=_STEPS_OF_START // 6)
-        chains.append(posterior_modules(module, samples, np.random.RandomState(problem.seed()), n_iter))
-    return MeanOfNetworks.of_chains(chains, scaling), chains[0]
-
-
-def _stacked_on_held_out(problem, options):
-    """Weights of posterior mean and kernel ridge regression, and their relative error on held-out samples."""
-    n = len(problem.x)
-    predictions, options = np.empty((n, 2)), dataclasses.replace(options, log=StageLog())
-    for fold in np.array_split(np.arange(n), _N_FOLDS):
-        part = problem.part(np.setdiff1d(np.arange(n), fold))
-        mean, _ = _posterior_mean(part, options, _ITERATIONS_HELD_OUT, 1)
-        x = clipped_inputs(problem.x[fold], part.x, _MARGIN)
+        variance = float(((self.samples.y - self.samples.y.mean()) ** 2).sum())
+        penalties = unit_penalties(module, self.noise[k])
+        result = options.minimize(module, self.samples, l2=penalties, max_iter=options.n_steps(_STEPS_OF_COUNTED))
         with torch.no_grad():
-            for k, model in enumerate((mean, KernelRidgePart(part.x, part.y))):
-                predictions[fold, k] = model(x)[:, 0].numpy()
-    return stacking_weights(predictions, problem.y[:, 0].cpu().numpy())
+            loss = float(self.samples.squared_errors(module).sum()) / variance
+        return module, [*[cost / variance for cost in result.history], loss]
 
-
-def _counted(problem, options, chained):
-    """The network of the units that the posterior supports, in robust units, with its losses and convergence."""
-    vectors, chain = chained
-    chain.assign(vectors[-1])
-    norms = _mean_norms(vectors, chain)
-    kept = [torch.nonzero(norm >= _SMALL_UNIT * norm.max())[:, 0] for norm in norms]
-    _, module = with_units(problem, copy.deepcopy(chain.module), kept)
-    set_trainable(module)
-    samples, variance = chain.samples, float(((chain.samples.y - chain.samples.y.mean()) ** 2).sum())
-    penalties = unit_penalties(module, chain.noise)
-    result = options.minimize(module, samples, l2=penalties, max_iter=options.n_steps(_STEPS_OF_COUNTED))
-    with torch.no_grad():
-        loss = float(samples.squared_errors(module).sum()) / variance
-    return module, [*[cost / variance for cost in result.history], loss], True
-
-
-def _mean_norms(vectors, chain):
-    """Mean weight norms of the units of each layer over the samples of the posterior."""
-    sums = None
-    for vector in vectors:
-        chain.assign(vector)
-        norms = [torch.linalg.vector_norm(W.detach(), dim=1) for W in chain.module.weights]
-        sums = norms if sums is None else [a + b for a, b in zip(sums, norms)]
-    chain.assign(vectors[-1])
-    return [total / len(vectors) for total in sums]
+    def _supported(self, problem, k):
+        """Problem and module with the units whose mean weight norm over chain k is large, at its last state."""
+        norms = [np.sqrt((W**2).sum(axis=2)).mean(axis=0) for W in self.net.weights(self.params[:, k])]
+        kept = [torch.as_tensor(np.flatnonzero(norm >= _SMALL_UNIT * norm.max())) for norm in norms]
+        module = copy.deepcopy(self.module)
+        self.net.assign(self.params[-1, k], module)
+        return with_units(problem, module, kept)

@@ -360,7 +360,7 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
         if fit.skorch_net is not None:
             self.net_ = fit.skorch_net
             self.net_.device = "cpu"  # where its module is now
-        self._warn_if_unfinished(fit, n_found, len(architecture.widths))
+        self._warn_if_unfinished(fit, n_found, n_found if self.widths == "auto" else len(architecture.widths))
 
     def _warn_if_unfinished(self, fit, n_found, n_layers):
         """Warn if the solver stopped early, with the parameter to raise."""

@@ -23,7 +23,8 @@ __all__ = ["fit_auto", "fit_penalized_sum", "with_selected_penalty"]
 _L2_GRID = (0.0, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 _FEWEST_SAMPLES = 9  # for 3-fold cross-validation: three per fold
 _STEPS = 40  # per penalty (budget)
-_PATIENCE = 10  # steps in which the objective must halve (budget)
+_PATIENCE = 6  # steps per penalty in which the objective must halve (budget)
+_PATIENCE_OF_FOLDS = 10  # the same for the starts of each fold (budget)
 _HOPELESS = 0.02  # relative loss above which three starts of the sum suffice (budget)
 _FAR_BEHIND = 1.15  # ratio of errors in the first fold above which other folds are not fitted (budget)
 _COMPARABLE = 2.0  # ratio of the unpenalized sum's error to that of linear readouts up to which penalties are tried
@@ -79,7 +80,9 @@ def _penalty_path(problem, options, module, grid):
 def _cross_validated(problem, options, grid, rival):
     """Relative squared error on held-out samples for each penalty, from new starts; infinite if far above a rival's."""
     n, totals = len(problem.x), np.zeros(len(grid))
-    options = dataclasses.replace(options, n_starts=min(2, options.n_starts), log=StageLog())
+    options = dataclasses.replace(
+        options, n_starts=min(2, options.n_starts), patience=_PATIENCE_OF_FOLDS, log=StageLog()
+    )
     for fold in np.array_split(np.arange(n), 3):
         part = problem.part(np.setdiff1d(np.arange(n), fold))
         fit = fit_sum(part, options, grid[0])

@@ -55,6 +55,7 @@ class SolverOptions:
     n_starts: int = 6  # maximum number of starts
     max_iter: int | None = None  # maximum number of steps per start; None uses each fit's own
     log: StageLog = field(default_factory=StageLog)  # receives one line per start
+    patience: int = 15  # steps of a fit of the sum form in which the loss must halve
 
     @property
     def minimize(self):

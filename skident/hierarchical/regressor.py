@@ -284,7 +284,10 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
 
     def _given_widths(self):
         """``(k_2, ..., k_L)``; for "auto" those from which units are removed."""
-        return WIDTHS if self._selects_widths else super()._given_widths()
+        if not self._selects_widths:
+            return super()._given_widths()
+        given = [values for values in (self.connections, self.alphas) if values is not None]
+        return WIDTHS[: min((len(values) for values in given if not isinstance(values, str)), default=len(WIDTHS))]
 
     def _check_selection(self, Y, plan):
         """Raise ValueError unless widths="auto" applies to targets (n, o), parameters and plan."""

@@ -1,41 +1,39 @@
-"""Predictors that are combined by stacking: kernel ridge regression, and the mean of networks."""
+"""Predictors that are combined by stacking: kernel ridge regression, and the middle of networks."""
 
 from __future__ import annotations
-
-import copy
 
 import numpy as np
 import torch
 from scipy.optimize import nnls
 from torch import nn
 
-__all__ = ["KernelRidgePart", "MeanOfNetworks", "StackedPrediction", "stacking_weights"]
+__all__ = ["KernelRidgePart", "MiddleOfNetworks", "StackedPrediction", "stacking_weights"]
 
 _SCALES = (0.1, 0.3, 1.0, 3.0)  # of the squared distance, divided by the number of inputs
-_RIDGES = np.logspace(-6, 2, 17)  # relative to the mean eigenvalue: half decades
-_MAX_SAMPLES = 3000  # of kernel ridge regression: eigenvalues cost O(n^3) (budget)
-_CHUNK = 1000  # samples per kernel matrix (memory)
+_RIDGES = np.logspace(-6, 2, 17)  # relative to the mean eigenvalue, one: half decades
+_MAX_SAMPLES = 3000  # of kernel ridge regression: O(n^3) (budget)
+_MAX_TUNING_SAMPLES = 600  # for width and ridge: eigenvalues take ten times as long (budget)
+_CHUNK = 1000  # samples per kernel matrix, and per features of all networks (memory)
+_STANDARD_ERRORS = 2.0  # by which a weighted sum must be better than its first part: 2 % false alarms
 _LEAST_WEIGHT = 0.02  # of a part of the sum, below which it is left out: within the error of stacking
 
 
 class KernelRidgePart(nn.Module):
-    """Kernel ridge regression with a Gaussian kernel; width and ridge of least leave-one-out error."""
+    """Kernel ridge regression with a Gaussian kernel; width and ridge of least leave-one-out error.
+
+    `left_out` (m,) are the leave-one-out residuals of its samples, the first m.
+    """
 
     def __init__(self, x, y):
         super().__init__()
         x, y = x[:_MAX_SAMPLES], y[:_MAX_SAMPLES]
-        best, center = np.inf, y.mean()
-        for scale in _SCALES:
-            values, vectors = torch.linalg.eigh(_kernel(x, x, scale))
-            values, rotated = values.clamp(min=0.0), vectors.T @ (y - center)
-            for ridge in _RIDGES * float(values.mean()):
-                inverse = 1.0 / (values + ridge)
-                coef = vectors @ (inverse[:, None] * rotated)
-                left_out = coef[:, 0] / ((vectors**2) @ inverse)
-                error = float((left_out**2).mean())
-                if error < best:
-                    best, kept = error, (coef, scale)
-        coef, self.scale = kept
+        self.scale, ridge = _tuned(x[:_MAX_TUNING_SAMPLES], y[:_MAX_TUNING_SAMPLES])
+        center = y.mean()
+        matrix = _kernel(x, x, self.scale)
+        matrix.diagonal().add_(ridge)
+        inverse = torch.cholesky_inverse(torch.linalg.cholesky(matrix))
+        coef = inverse @ (y - center)
+        self.left_out = (coef[:, 0] / inverse.diagonal()).numpy()
         for name, tensor in {"x": x, "coef": coef, "center": center}.items():
             self.register_buffer(name, tensor.clone())
 
@@ -44,32 +42,38 @@ class KernelRidgePart(nn.Module):
         return self.center + torch.cat([_kernel(part, self.x, self.scale) @ self.coef for part in x.split(_CHUNK)])
 
 
+def _tuned(x, y):
+    """Scale of the kernel and ridge of least leave-one-out error."""
+    best, y = np.inf, y - y.mean()
+    for scale in _SCALES:
+        values, vectors = torch.linalg.eigh(_kernel(x, x, scale))
+        values, rotated, squared = values.clamp(min=0.0), vectors.T @ y, vectors**2
+        for ridge in _RIDGES:
+            inverse = 1.0 / (values + ridge)
+            left_out = (vectors @ (inverse[:, None] * rotated))[:, 0] / (squared @ inverse)
+            error = float((left_out**2).mean())
+            if error < best:
+                best, kept = error, (scale, float(ridge))
+    return kept
+
+
 def _kernel(a, b, scale):
     """``exp(-scale |a - b|^2 / d)``, (n, m)."""
     return torch.exp(-scale / a.shape[1] * torch.cdist(a, b) ** 2)
 
 
-class MeanOfNetworks(nn.Module):
-    """Mean of the outputs of networks, in the units of the targets that `scaling` standardizes."""
+class MiddleOfNetworks(nn.Module):
+    """Interquartile mean of the outputs of networks, in the units of the targets that `scaling` standardizes."""
 
-    def __init__(self, networks, scaling):
+    def __init__(self, net, params, scaling):
         super().__init__()
-        self.networks = nn.ModuleList(networks)
-        self.unit, self.zero = float(scaling.scale), float(scaling.center)
-
-    @classmethod
-    def of_chains(cls, chains, scaling):
-        """From pairs of parameter vectors (m, P) and their chain."""
-        networks = []
-        for vectors, chain in chains:
-            for vector in vectors:
-                chain.assign(vector)
-                networks.append(copy.deepcopy(chain.module))
-        return cls(networks, scaling)
+        self.net, self.unit, self.zero = net, float(scaling.scale), float(scaling.center)
+        self.register_buffer("params", torch.as_tensor(params))  # (m, P)
 
     def forward(self, x):
-        """The mean (n, 1)."""
-        return self.zero + self.unit * torch.stack([network(x) for network in self.networks]).mean(dim=0)
+        """The interquartile mean (n, 1)."""
+        parts = [torch.as_tensor(self.net.middle_output(self.params.numpy(), part.numpy())) for part in x.split(_CHUNK)]
+        return self.zero + self.unit * torch.cat(parts)[:, None]
 
 
 class StackedPrediction(nn.Module):
@@ -94,9 +98,13 @@ def stacking_weights(predictions, targets):
     """Nonnegative weights of least squared error of ``predictions @ weights`` on held-out targets (n,), and that error.
 
     Targets are centered (Breiman 1996, "Stacked regressions"). Weights that sum to more than one are scaled to one:
-    they would amplify predictions beyond those of any part.
+    they would amplify predictions beyond those of any part. Unless the squared error falls by more than two
+    standard errors, the first part is used alone: weights from few targets with heavy tails would be too small.
     """
     weights = nnls(predictions, targets)[0]
     weights = weights / max(1.0, weights.sum())
-    error = float(np.sum((predictions @ weights - targets) ** 2) / np.sum((targets - targets.mean()) ** 2))
-    return weights, error
+    errors = (predictions @ weights - targets) ** 2
+    gain = (predictions[:, 0] - targets) ** 2 - errors
+    if gain.mean() < _STANDARD_ERRORS * gain.std() / np.sqrt(len(targets)):
+        weights, errors = np.eye(predictions.shape[1])[0], errors + gain
+    return weights, float(errors.sum() / np.sum((targets - targets.mean()) ** 2))

@@ -34,7 +34,6 @@ _FEWEST_SAMPLES = 400  # per phase: steps on fewer samples cost no less time
 # Budgets in steps of Levenberg-Marquardt.
 _STEPS = (100, 150)  # of the two phases
 _REFIT_STEPS = 100  # of the last fit
-_PATIENCE = 30  # steps in which the loss must halve
 
 
 def fit_sum(problem, options, l2="auto", hopeless=None):
@@ -101,7 +100,12 @@ def _attempt(problem, options, start, samples, l2):
         set_trainable(start.module, kinds=kinds, fixed=problem.fixed)
         scale = float((subset.w * (subset.y - subset.y.mean())).square().sum())
         result = options.minimize(
-            start.module, subset, l2=l2, max_iter=options.n_steps(usual), target=_TARGET * scale, patience=_PATIENCE
+            start.module,
+            subset,
+            l2=l2,
+            max_iter=options.n_steps(usual),
+            target=_TARGET * scale,
+            patience=options.patience,
         )
         loss, converged = result.cost / scale, result.status != "max_iter"
         history += [cost / scale for cost in result.history]
@@ -124,7 +128,7 @@ def _refit(problem, options, best, losses, samples, scaling, l2):
         l2=l2,
         max_iter=options.n_steps(_REFIT_STEPS),
         target=_REFIT_TARGET * len(samples.y),
-        patience=_PATIENCE,
+        patience=options.patience,
     )
     variance = float(((samples.y - samples.y.mean()) ** 2).mean())
     with torch.no_grad():

@@ -9,7 +9,7 @@ import torch
 from .problem import copy_layers
 from .solvers import set_trainable
 
-__all__ = ["grown_layers", "unit_penalties", "with_units"]
+__all__ = ["NOISE_OF_NEXT", "grown_layers", "pruned_fit", "unit_penalties", "with_units"]
 
 _FIRST_L2 = (0.1,)  # of layer 2, whose residual is all that the layers above contribute
 _NEXT_L2 = (1e-3, 1e-4)  # of a new layer: larger penalties set it to zero
@@ -20,8 +20,9 @@ _STEPS_PER_ROUND = 6  # of Levenberg-Marquardt (budget)
 _FIRST_PRUNING = 3  # rounds after which units are removed
 _DECAY = 0.7  # of the assumed noise per round: it starts as below and falls to the mean squared residual
 _NOISE_OF_FIRST = 2e-2  # relative to the variance, when layer 2 is fitted
-_NOISE_OF_NEXT = 1e-3  # the same, for a new layer
+NOISE_OF_NEXT = 1e-3  # the same, for a new layer, or a network that almost explains the data
 _LEAST_NOISE = 1e-7  # relative to the variance: below, the penalties do not change the fit
+_COMPLETE = 1e-6  # relative loss of weighted samples below which no layer is missing: noise and layers leave more
 _LEAST_NORM = 0.05  # weight norm relative to the largest in the layer, below which a unit is removed
 _TINY = 1e-12  # squared norm that is added, in robust units: a removed unit's penalty is finite
 
@@ -32,15 +33,20 @@ def grown_layers(problem, options, samples):
     With one penalty for all weights, ``||W||^2`` is the nuclear norm of ``M = W^T W``, the matrix in which a layer's
     regression is linear. Penalties ``noise q / ||w_i||^2`` per unit, updated as the fit improves, are the maximum
     marginal likelihood (automatic relevance determination; MacKay 1992, Tipping 2001): they reduce the rank without
-    shrinking the units that remain.
+    shrinking the units that remain. No layer is added to a sum that explains the data.
     """
-    widths, module, whole = (), None, problem.architecture
+    widths, module, part, whole = (), None, problem, problem.architecture
     scale = float((samples.factors * (samples.y - samples.y.mean())).square().sum())
     for layer, width in enumerate(whole.widths, start=2):
+        if layer > 2:
+            with torch.no_grad():
+                loss = float(samples.squared_errors(module).sum()) / scale
+            if loss < _COMPLETE:
+                break
         kind = dataclasses.replace(whole.up_to(layer), widths=(*widths, width))
         part = dataclasses.replace(problem, architecture=kind)
-        noise = _NOISE_OF_FIRST if layer == 2 else _NOISE_OF_NEXT
-        part, module = _pruned_fit(part, options, _start(part, options, module, samples), samples, noise * scale)
+        noise = _NOISE_OF_FIRST if layer == 2 else NOISE_OF_NEXT
+        part, module = pruned_fit(part, options, _start(part, options, module, samples), samples, noise * scale)
         widths = module.widths
     return part, module
 
@@ -60,7 +66,7 @@ def _start(problem, options, lower, samples):
     return best
 
 
-def _pruned_fit(problem, options, module, samples, total):
+def pruned_fit(problem, options, module, samples, total):
     """Rounds of fits with one penalty per unit; `total` is the assumed sum of squared noise at the start."""
     n, floor = len(samples.x), _LEAST_NOISE * total
     noise = total / n

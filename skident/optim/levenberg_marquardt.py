@@ -66,7 +66,7 @@ class DenseNormalEquations:
     Parameters
     ----------
     matrix : array of shape (P, P)
-        ``J^T J``; overwritten.
+        ``J^T J``, of a NumPy array the lower triangle; overwritten.
     gradient : array of shape (P,)
         ``J^T r``.
     uniform : bool, default=False
@@ -107,12 +107,20 @@ class DenseNormalEquations:
             A = self.matrix.copy()
             A.flat[:: A.shape[0] + 1] += damping
             check_deadline(len(A) ** 3 / 3.0)
-            factor = scipy.linalg.cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
-            y = -scipy.linalg.cho_solve(factor, scaled_gradient, check_finite=False)
+            y = -_solve_positive_definite(A, scaled_gradient)
         else:
             eye = xp.eye(self.matrix.shape[0], dtype=self.matrix.dtype, device=self.matrix.device)
             y = -xp.linalg.solve(self.matrix + damping * eye, scaled_gradient)
         return y / self.scale, float(damping * (y @ y) - scaled_gradient @ y)
+
+
+def _solve_positive_definite(A, b):
+    """``A^-1 b`` from the lower triangle of A, which is overwritten; LAPACK itself, since small systems are many."""
+    potrf, potrs = scipy.linalg.get_lapack_funcs(("potrf", "potrs"), (A, b))
+    factor, failed = potrf(A.T, lower=False, clean=False, overwrite_a=True)
+    if failed:
+        raise np.linalg.LinAlgError("the damped matrix is not positive definite")
+    return potrs(factor, b, lower=False)[0]
 
 
 class DenseJacobian:

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from skident import HierarchicalQuadraticNet
+from skident.hierarchical.array_networks import ArrayNetworks
 from skident.hierarchical.modules import QuadraticDenseNet
-from skident.hierarchical.posterior import posterior_modules
-from skident.hierarchical.solvers import WeightedSamples
+from skident.hierarchical.posterior import PosteriorChains
 from skident.hierarchical.stacking import KernelRidgePart, stacking_weights
 from tests.hierarchical.planted import planted, relative_mse
 
@@ -19,33 +19,86 @@ def test_recovers_a_target_without_its_widths():
     assert net.transform(X_test).shape[1] == sum(net.widths_)
 
 
+def test_recovers_a_target_from_hardly_more_samples_than_weights():
+    # 82 weights. The layer-by-layer fit alone explains the data with too many units.
+    recovered = 0
+    for seed in range(50, 54):
+        _, X, y, X_test, y_test = planted(10, (3, 2), 110, seed)
+        net = HierarchicalQuadraticNet("auto", random_state=0).fit(X, y)
+        assert not net.exact_ or relative_mse(net, X_test, y_test) < 1e-12
+        recovered += net.exact_
+    assert recovered >= 2
+
+
+@pytest.mark.parametrize("widths", [(2, 2, 1), (2, 1, 1, 1)])
+def test_recovers_degree_16_and_32(widths):
+    _, X, y, X_test, y_test = planted(6, widths, 2000, 60)
+    net = HierarchicalQuadraticNet("auto", random_state=0).fit(X, y)
+    assert net.exact_ and relative_mse(net, X_test, y_test) < 1e-12 and len(net.widths_) == len(widths)
+
+
+def test_a_quadratic_target_has_one_hidden_layer():
+    _, X, y, X_test, y_test = planted(6, (2,), 200, 61)
+    net = HierarchicalQuadraticNet("auto", random_state=0).fit(X, y)
+    assert net.exact_ and len(net.widths_) == 1 and relative_mse(net, X_test, y_test) < 1e-16
+
+
+def test_connections_of_two_layers_limit_the_depth():
+    _, X, y, X_test, y_test = planted(6, (2, 1), 300, 62)
+    net = HierarchicalQuadraticNet("auto", connections=[(0, 1), (0, 2)], random_state=0).fit(X, y)
+    assert net.exact_ and net.connections_ == ((0, 1), (0, 2))[: len(net.widths_)]
+
+
 def test_posterior_of_the_mean_is_that_of_the_formula():
     # The target is constant: the mean output has the posterior of a mean, N(mean of y, noise / n).
     x, rng = torch.as_tensor(np.random.default_rng(0).standard_normal((400, 2))), np.random.RandomState(0)
-    y = 3.0 + 0.5 * torch.as_tensor(rng.standard_normal((400, 1)))
-    module = QuadraticDenseNet(2, (1,), [(0, 1)])
-    vectors, chain = posterior_modules(module, WeightedSamples(x, y), rng, 300)
-    means = []
-    for vector in vectors:
-        chain.assign(vector)
-        means.append(float(module(x).detach().mean()))
-    sd = 0.5 / np.sqrt(400)
-    assert abs(np.mean(means) - float(y.mean())) < sd and 0.5 * sd < np.std(means) < 2 * sd
+    y = 3.0 + 0.5 * rng.standard_normal(400)
+    net = ArrayNetworks(QuadraticDenseNet(2, (1,), [(0, 1)]), x)
+    used = np.ones((4, 400))
+    used[2:, ::2] = 0.0  # the last two chains use every other sample
+    starts = 0.1 * rng.standard_normal((4, net.size))
+    params = PosteriorChains(net, y, used, starts, rng).run(300)
+    for chains, seen in ((params[:, :2], y), (params[:, 2:], y[1::2])):
+        means = net.features(chains.reshape(-1, net.size))[2].mean(axis=(1, 2))
+        sd = 0.5 / np.sqrt(len(seen))
+        assert abs(means.mean() - seen.mean()) < sd and 0.5 * sd < means.std() < 2 * sd
 
 
 def test_stacking_selects_the_part_that_predicts():
     rng = np.random.default_rng(1)
     y = rng.standard_normal(500)
-    weights, error = stacking_weights(
-        np.column_stack([y + 0.1 * rng.standard_normal(500), rng.standard_normal(500)]), y
-    )
-    assert weights[0] > 0.9 and weights[1] < 0.1 and error < 0.02 and weights.sum() <= 1.0 + 1e-12
+    predictions = np.column_stack([rng.standard_normal(500), y + 0.1 * rng.standard_normal(500)])
+    weights, error = stacking_weights(predictions, y)
+    assert weights[1] > 0.9 and weights[0] < 0.1 and error < 0.02 and weights.sum() <= 1.0 + 1e-12
+
+
+def test_stacking_keeps_the_first_part_unless_another_is_clearly_better():
+    rng = np.random.default_rng(5)
+    y = rng.standard_normal(100)
+    predictions = y[:, None] + 0.5 * rng.standard_normal((100, 2)) * [1.0, 3.0]
+    weights, error = stacking_weights(predictions, y)
+    np.testing.assert_array_equal(weights, [1.0, 0.0])
+    assert error == pytest.approx(np.sum((predictions[:, 0] - y) ** 2) / np.sum((y - y.mean()) ** 2))
 
 
 def test_kernel_ridge_part_fits_a_smooth_function():
     x = torch.rand(200, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     y = torch.sin(3.0 * x)
-    assert float((KernelRidgePart(x, y)(x) - y).abs().max()) < 1e-2
+    part = KernelRidgePart(x, y)
+    assert float((part(x) - y).abs().max()) < 1e-2
+
+
+def test_leave_one_out_residuals_of_kernel_ridge():
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(40, 2, dtype=torch.float64, generator=generator)
+    y = x[:, :1] + 0.3 * torch.randn(40, 1, dtype=torch.float64, generator=generator)
+    part = KernelRidgePart(x, y)
+    matrix = torch.exp(-part.scale / 2 * torch.cdist(x, x) ** 2)
+    ridge = float(((y - y.mean() - matrix @ part.coef) / part.coef).mean())  # (K + ridge) coef = y - mean
+    rest = torch.arange(1, 40)
+    inner = matrix[1:, 1:] + ridge * torch.eye(39, dtype=torch.float64)
+    predicted = matrix[:1, 1:] @ torch.linalg.solve(inner, (y - y.mean())[rest])
+    assert float(y[0] - y.mean() - predicted) == pytest.approx(part.left_out[0], rel=1e-8)
 
 
 @pytest.mark.parametrize(
