@@ -8,6 +8,8 @@ import dataclasses
 import numpy as np
 import torch
 
+from skident.base.progress import StageLog
+
 from .array_networks import ArrayNetworks
 from .posterior import PosteriorChains
 from .problem import Fit
@@ -23,7 +25,8 @@ WIDTHS = (6, 4, 3, 3)  # (k_2, ..., k_5), the most of each layer
 _GROWN_DEPTH = 3  # last layer of the sum that is grown from these widths: degree 8
 # Of sums of degree 16 and 32, narrow first: with redundant units, fits stay in minima near the truth.
 _DEEP_WIDTHS = ((3, 2, 2), (4, 3, 3), (3, 2, 2, 2), (4, 3, 3, 3))
-_DEEP_LOSS = 0.05  # relative loss of weighted samples above which there is noise or another target (budget)
+_DEEP_LOSS = 0.05  # relative squared error above which there is noise or another target (budget)
+_NO_NOISE = 1e-6  # relative squared error below which a local minimum predicts better than the posterior of degree 8
 _DEEP_SAMPLES_PER_WEIGHT = 2.0  # with fewer, most fits of degree 16 fail (budget)
 _DEEP_STARTS = 2  # those by regression, if it applies (budget)
 _POSTERIOR_WIDTHS = ((6, 4), (4, 2))  # of the posterior mean, degree 8: the first with enough samples, or the last
@@ -46,7 +49,7 @@ def fit_automatic_widths(problem, options):
     """The sum of squares with units selected by the data.
 
     First, units are removed layer by layer (`grown_layers`); if the rest explains the data to rounding, it is the fit.
-    If it leaves little, sums of degree 16 and 32 are tried. If none is exact, chains sample the posterior of wide
+    If not, sums of degree 16 and 32 are tried. If none is exact, chains sample the posterior of wide
     networks. If the units that it supports explain the data, they are the fit. Else there is noise or the target is
     outside the class: predictions are the posterior mean, stacked with kernel ridge regression on held-out samples. The
     network itself is then the maximum of the posterior with the units that the posterior supports.
@@ -56,7 +59,7 @@ def fit_automatic_widths(problem, options):
     robust = WeightedSamples(problem.x, y, (1.0 + y.abs() / 2.0) ** -1.5)
     grown = dataclasses.replace(problem, architecture=problem.architecture.up_to(_GROWN_DEPTH))
     part, module = grown_layers(grown, options, robust)
-    exact = _exact(part, module, options, robust) or _deep(problem, module, options, robust)
+    exact = _exact(part, module, options, robust) or _deep(problem, options)
     if exact is not None:
         return exact
     options.log.say("no sum of squares explains the data: posterior mean")
@@ -92,20 +95,20 @@ def _posterior_architecture(problem):
     return kind
 
 
-def _deep(problem, grown, options, samples):
-    """An exact sum with more layers than the grown one, which leaves some percent; or None."""
-    options = dataclasses.replace(options, n_starts=min(_DEEP_STARTS, options.n_starts))
-    if _relative_loss(grown, samples) > _DEEP_LOSS:
-        return None
+def _deep(problem, options):
+    """A sum of degree 16 or 32 that is exact or leaves little, or None; one that leaves much ends the search."""
+    best = None
+    options = dataclasses.replace(options, n_starts=min(_DEEP_STARTS, options.n_starts), log=StageLog())
     for widths in _DEEP_WIDTHS:
-        if len(widths) >= problem.architecture.depth:
-            continue
         kind = dataclasses.replace(problem.architecture.up_to(len(widths) + 1), widths=widths)
-        if len(problem.x) >= _DEEP_SAMPLES_PER_WEIGHT * kind.n_weights:
-            fit = fit_sum(dataclasses.replace(problem, architecture=kind), options)
+        if len(kind.connections) == len(widths) and len(problem.x) >= _DEEP_SAMPLES_PER_WEIGHT * kind.n_weights:
+            fit = fit_sum(dataclasses.replace(problem, architecture=kind), options, hopeless=_DEEP_LOSS)
             if fit.exact:
                 return fit
-    return None
+            if not fit.loss < _DEEP_LOSS:
+                break
+            best = fit if best is None or fit.loss < best.loss else best
+    return best if best is not None and best.loss < _NO_NOISE else None
 
 
 def _exact(problem, module, options, samples):

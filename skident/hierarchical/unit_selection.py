@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 
 import torch
@@ -22,7 +23,8 @@ _DECAY = 0.7  # of the assumed noise per round: it starts as below and falls to 
 _NOISE_OF_FIRST = 2e-2  # relative to the variance, when layer 2 is fitted
 NOISE_OF_NEXT = 1e-3  # the same, for a new layer, or a network that almost explains the data
 _LEAST_NOISE = 1e-7  # relative to the variance: below, the penalties do not change the fit
-_COMPLETE = 1e-6  # relative loss of weighted samples below which no layer is missing: noise and layers leave more
+_COMPLETE = 1e-10  # relative loss of weighted samples, below which no layer is missing: noise and layers leave more
+_STEPS_OF_TEST = 15  # of Levenberg-Marquardt without penalty, for that loss (budget)
 _LEAST_NORM = 0.05  # weight norm relative to the largest in the layer, below which a unit is removed
 _TINY = 1e-12  # squared norm that is added, in robust units: a removed unit's penalty is finite
 
@@ -38,17 +40,24 @@ def grown_layers(problem, options, samples):
     widths, module, part, whole = (), None, problem, problem.architecture
     scale = float((samples.factors * (samples.y - samples.y.mean())).square().sum())
     for layer, width in enumerate(whole.widths, start=2):
-        if layer > 2:
-            with torch.no_grad():
-                loss = float(samples.squared_errors(module).sum()) / scale
-            if loss < _COMPLETE:
-                break
+        if module is not None and _is_complete(module, options, samples, scale):
+            break
         kind = dataclasses.replace(whole.up_to(layer), widths=(*widths, width))
         part = dataclasses.replace(problem, architecture=kind)
         noise = _NOISE_OF_FIRST if layer == 2 else NOISE_OF_NEXT
         part, module = pruned_fit(part, options, _start(part, options, module, samples), samples, noise * scale)
         widths = module.widths
     return part, module
+
+
+def _is_complete(module, options, samples, scale):
+    """Whether the layers fitted so far explain the data; if so, the module is changed to do it."""
+    trial = copy.deepcopy(module)
+    set_trainable(trial)
+    complete = options.minimize(trial, samples, max_iter=_STEPS_OF_TEST).cost < _COMPLETE * scale
+    if complete:
+        copy_layers(trial, module)
+    return complete
 
 
 def _start(problem, options, lower, samples):
