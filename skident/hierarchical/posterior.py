@@ -16,7 +16,7 @@ _LARGEST_INCREASE = 1e4  # of the potential, above which a trajectory has diverg
 _WARM_UP = 0.4  # fraction of the iterations that are not kept
 _PRECONDITIONED = 3  # times in the warm-up that the mass matrix is computed, and once at its end (budget)
 # Annealing: the least noise variance, relative to that of the targets, falls from the first to the second value.
-_HIGHEST_NOISE = 0.5  # the lower layers are found before the upper ones
+_HIGHEST_NOISE = 0.5  # the lower layers are fitted before the upper ones
 _LOWEST_NOISE = 1e-2  # then the noise is drawn; with less, chains stay in other minima
 _ANNEALED = 0.75  # fraction of the warm-up; the chain then has the rest to settle
 # Gamma prior of the precision of a unit's weights on one connection, in robust units.
