@@ -19,6 +19,7 @@ def test_recovers_a_target_without_its_widths():
     assert net.transform(X_test).shape[1] == sum(net.widths_)
 
 
+@pytest.mark.slow
 def test_recovers_a_target_from_hardly_more_samples_than_weights():
     # 86 weights. The layer-by-layer fit alone stays in other minima, or explains the data with too many units.
     recovered = 0
@@ -36,6 +37,7 @@ def test_recovers_degree_16():
     assert net.exact_ and relative_mse(net, X_test, y_test) < 1e-12 and len(net.widths_) == 3
 
 
+@pytest.mark.slow
 def test_targets_of_degree_32_are_approximated_or_recovered():
     for seed in (60, 61):
         _, X, y, X_test, y_test = planted(6, (2, 1, 1, 1), 2000, seed)
