@@ -26,7 +26,8 @@ _MORE_POINTS = 10  # in addition, for small layers
 _PROFILE_POINTS = 8  # points beyond the width of the second layer, at which the tensor has full rank
 _PASSES = 4  # budget: one or two suffice, each starts from better norms and biases
 _USABLE = 1e-2  # residual of the null spaces from which the linearized equations converge
-_EXACT = 1e-5  # the same for biases to about 1e-7
+_EXACT = 1e-4  # the same for biases to about 1e-6: the polish mends them
+_GAIN = 0.5  # factor by which a pass must lower the residual: what is left else is the error of the gradients
 
 
 @dataclass(frozen=True)
@@ -89,15 +90,16 @@ def exact_first_layer(oracle, first, activation, n_next, rng):
     m_1, m_L = len(first.biases), oracle.n_outputs
     n = n_gradient_points(m_1, n_next, m_L)
     Z = _SPREAD / EXPONENTIAL_RATES[activation] * rng.standard_normal((n, m_1))
+    before = np.inf
     for _ in range(_PASSES):
         G = preactivation_gradients(oracle, first.weights, first.biases, Z, gradient_step(oracle.accuracy))
         biases, scales, residual = _corrections(G, Z, get_activation(activation), n_next)
         if residual < _USABLE:
             exact = replace(first, weights=first.weights * scales, biases=first.biases * scales + biases)
             best = Gradients(exact, scales * Z + biases, G / scales, residual)
-            if residual < _EXACT:
+            if residual < _EXACT or residual > _GAIN * before:
                 return best
-            first = exact
+            first, before = exact, residual
         else:
             first = measured_nearby(oracle, first, activation, rng)
     if residual < _USABLE:
