@@ -168,7 +168,7 @@ N_CHECKS = {
     NetworkVerifier: 41,
     PassiveNetworkIdentifier: 60,
     QuadraticNetClassifier: 55,
-    QuadraticNetRegressor: 52,
+    QuadraticNetRegressor: 53,
     SaddleEscapeAnalyzer: 48,
     SaddleToSaddleClassifier: 55,
     SaddleToSaddleRegressor: 53,
