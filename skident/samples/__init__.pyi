@@ -61,6 +61,8 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         """Find the network."""
     def predict(self, X: ArrayLike) -> Array:
         """Values of the recovered network."""
+    def profile_interval(self, X: ArrayLike, y: ArrayLike, layer: int, index: Any, *, level: float = ...) -> Array:
+        """Confidence interval of a weight or bias, also if the curvature does not describe it."""
     set_fit_request: Any
     set_score_request: Any
 

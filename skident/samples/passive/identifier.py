@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from numbers import Real
+from numbers import Integral, Real
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -30,6 +30,7 @@ from skident.optim import WorkBudget, gram_work, one_thread
 
 from .final_fit import final_fit, some_of
 from .noisy_standard_errors import spread_of
+from .profile_interval import profile_interval
 from .undetermined import information, lone_rows
 from .validation import Evidence, PassiveReport, idle_features, judge
 from .whitened_table import Table
@@ -145,6 +146,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
     ----------
     .. [1] Y. Chen, D. S. Oliver, "Ensemble randomized maximum likelihood method as an iterative ensemble smoother",
        Mathematical Geosciences 44, 2012.
+    .. [2] D. M. Bates, D. G. Watts, "Nonlinear Regression Analysis and Its Applications", Wiley, 1988, section 6.1.2.
 
     Examples
     --------
@@ -335,6 +337,53 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         if opened:
             warnings.warn(f"{'; '.join(opened)}.", ConvergenceWarning, stacklevel=3)
 
+    def profile_interval(self, X, y, layer, index, *, level=0.95):
+        """Confidence interval of a weight or bias, also if the curvature does not describe it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples of the fit.
+        y : array-like of shape (n_samples,) or (n_samples, m_L)
+        layer : int
+            0 for the first one.
+        index : (int, int) or int
+            Position in ``network_.weights[layer]``, or in ``network_.biases[layer]``.
+        level : float, default=0.95
+            Confidence.
+
+        Returns
+        -------
+        ndarray of shape (2,)
+            The ends. One is infinite if the residuals hardly grow on its side, up to 128 standard errors away.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError
+            If there are no more outputs than parameters, or layer, index or level do not exist.
+
+        Notes
+        -----
+        The parameter is moved away from the least squares fit nearest to `network_`, and all others are fitted again,
+        until the residual sum of squares exceeds its minimum by the noise variance times the squared Student quantile
+        [2]_. That takes up to 40 fits. Noise of equal variance in all outputs is assumed; the prior of the fit and
+        sample weights are not taken into account. Intervals of units that hardly exceed the noise cover too rarely.
+        """
+        check_is_fitted(self)
+        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=False)
+        Y, network = np.asarray(y, dtype=np.float64).reshape(len(X), -1), self.network_
+        if not (isinstance(level, Real) and 0 < level < 1):
+            raise ValueError(f"level must be between 0 and 1, got {level!r}.")
+        if Y.shape[1] != network.n_outputs or Y.size <= network.n_parameters:
+            raise ValueError(
+                f"a profile takes {network.n_outputs} outputs and more of them, over all samples, than the "
+                f"{network.n_parameters} parameters; got y of shape {np.shape(y)}. Pass the samples of the fit."
+            )
+        with one_thread():
+            return profile_interval(network, X, Y, _position(network, layer, index), level)
+
     def predict(self, X):
         """Values of the recovered network.
 
@@ -352,6 +401,20 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         for start in range(0, len(X), _PREDICTED_ROWS):
             Y[start : start + _PREDICTED_ROWS] = self.network_(X[start : start + _PREDICTED_ROWS])
         return in_shape_of_targets(Y, self._one_dimensional)
+
+
+def _position(network, layer, index):
+    """The position of one weight (i, j), or bias j, among all parameters of a network."""
+    layers = list(zip(network.weights, network.biases, strict=True))
+    if not isinstance(layer, Integral) or not 0 <= layer < len(layers):
+        raise ValueError(f"layer must be an integer from 0 to {len(layers) - 1}, got {layer!r}.")
+    W, b = layers[layer]
+    index = (index,) if isinstance(index, Integral) else tuple(index)
+    shape = W.shape if len(index) == 2 else b.shape
+    if len(index) != len(shape) or not all(0 <= i < m for i, m in zip(index, shape, strict=True)):
+        raise ValueError(f"index must be (i, j) of weights {W.shape} or j of biases {b.shape}, got {index!r}.")
+    before = sum(W.size + b.size for W, b in layers[:layer])
+    return before + (index[0] * W.shape[1] + index[1] if len(index) == 2 else W.size + index[0])
 
 
 def _largest_error(network, rows):

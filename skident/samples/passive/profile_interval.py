@@ -1,0 +1,126 @@
+"""Confidence interval of one parameter by the profile of the residual sum of squares, all others refitted."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import least_squares
+from scipy.stats import t as student_t
+
+from skident.fitting.standard_errors import parameter_jacobian
+from skident.network.calculus import flatten_parameters, unflatten_parameters
+
+__all__ = ["profile_interval"]
+
+_DOUBLINGS = 8  # of the distance, from a half standard error: 128 of them, beyond which a side has no end
+_BISECTIONS = 8  # of the last doubling: an end to 1/256 of its distance
+_LARGEST_STEP = 1e3  # first step over the root mean square parameter, if the standard error is larger or infinite
+_EVALUATIONS = 60  # per refit (budget)
+_TOL = 1e-8  # relative, of costs and steps of refits: the profile has to be known to a hundredth of the noise
+_LOWER = 1e-4  # of the allowed rise, by which a refit below the minimum makes a new one
+_RESTARTS = 3  # from lower minima (budget)
+_TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
+
+
+def profile_interval(network, X, Y, position, level):
+    """Ends (2,) between which parameter `position` of ``flatten_parameters`` lies with confidence `level`.
+
+    They are where the residual sum of squares, minimized over all other parameters from where it was before, exceeds
+    its minimum by the variance of the noise times the squared Student quantile (Bates and Watts, 1988, section 6.1.2).
+    An end is infinite if the sum stays below on that side. X (n, D), Y (n, m_L) with more outputs than parameters.
+    """
+    problem = _Residuals(network, X, Y)
+    best = problem.minimized(flatten_parameters(network.weights, network.biases), None)
+    for _ in range(_RESTARTS):
+        profile = _Profile(problem, best, position, level)
+        ends = [profile.end(sign) for sign in (-1.0, 1.0)]
+        if profile.lower is None:
+            break
+        best = problem.minimized(profile.lower, None)
+    return np.array(ends)
+
+
+class _Residuals:
+    """Residuals of a network as a function of its parameters, and their minimization."""
+
+    def __init__(self, network, X, Y):
+        self.network, self.X, self.Y = network, X, Y
+        self.shapes = [W.shape for W in network.weights]
+
+    def _network(self, params):
+        return self.network.with_parameters(*unflatten_parameters(params, self.shapes))
+
+    def cost(self, params):
+        """Residual sum of squares."""
+        return float(np.sum((self._network(params)(self.X) - self.Y) ** 2))
+
+    def jacobian(self, params):
+        """Derivatives (n m_L, P) of the residuals."""
+        return parameter_jacobian(self._network(params), self.X)
+
+    def minimized(self, params, fixed):
+        """The parameters of a local minimum from here; the one at index `fixed` keeps its value unless it is None."""
+        free = np.ones(len(params), dtype=bool)
+        if fixed is not None:
+            free[fixed] = False
+
+        def whole(part):
+            moved = params.copy()
+            moved[free] = part
+            return moved
+
+        fit = least_squares(
+            lambda part: (self._network(whole(part))(self.X) - self.Y).ravel(),
+            params[free],
+            jac=lambda part: self.jacobian(whole(part))[:, free],
+            x_scale="jac",
+            method="lm",
+            ftol=_TOL,
+            xtol=_TOL,
+            max_nfev=_EVALUATIONS,
+        )
+        return whole(fit.x)
+
+
+class _Profile:
+    """The profile of one parameter about a minimum; `lower` are parameters of a lower cost, if a refit has one."""
+
+    def __init__(self, problem, best, position, level):
+        self.problem, self.best, self.position, self.lower = problem, best, position, None
+        self.cost, freedom = problem.cost(best), problem.Y.size - len(best)
+        variance = self.cost / freedom
+        self.rise = max(variance * student_t.ppf(0.5 + 0.5 * level, freedom) ** 2, _TINY)
+        J = problem.jacobian(best)
+        sizes = np.maximum(np.linalg.norm(J, axis=0), _TINY)
+        row = np.linalg.pinv(J / sizes)[position] / sizes[position]
+        largest = _LARGEST_STEP * np.sqrt(np.mean(best**2))
+        self.step = 0.5 * min(max(np.sqrt(variance) * float(np.linalg.norm(row)), _TINY), largest)
+
+    def end(self, sign):
+        """Where the profile leaves the interval on the side of `sign`."""
+        inside, distance = (self.best, 0.0), self.step
+        for _ in range(_DOUBLINGS + 1):
+            outside = self._refitted(inside[0], sign * distance)
+            if outside is None:
+                return self._bisected(inside, distance, sign)
+            inside, distance = (outside, distance), 2.0 * distance
+        return sign * np.inf
+
+    def _bisected(self, inside, beyond, sign):
+        for _ in range(_BISECTIONS):
+            middle = 0.5 * (inside[1] + beyond)
+            refitted = self._refitted(inside[0], sign * middle)
+            if refitted is None:
+                beyond = middle
+            else:
+                inside = refitted, middle
+        return self.best[self.position] + sign * 0.5 * (inside[1] + beyond)
+
+    def _refitted(self, start, change):
+        """Parameters at the minimum with the parameter changed, from `start`; None if its cost is too large."""
+        params = start.copy()
+        params[self.position] = self.best[self.position] + change
+        params = self.problem.minimized(params, self.position)
+        cost = self.problem.cost(params)
+        if cost < self.cost - _LOWER * self.rise:
+            self.lower = params
+        return params if cost <= self.cost + self.rise else None
