@@ -14,7 +14,8 @@ __all__ = ["profile_interval"]
 _DOUBLINGS = 8  # of the distance, from a half standard error: 128 of them, beyond which a side has no end
 _BISECTIONS = 8  # of the last doubling: an end to 1/256 of its distance
 _LARGEST_STEP = 1e3  # first step over the root mean square parameter, if the standard error is larger or infinite
-_EVALUATIONS = 60  # per refit (budget)
+_EVALUATIONS = 30  # per refit (budget)
+_OVERFLOW = 1e100  # residuals and derivatives of parameters at which the network overflows
 _TOL = 1e-8  # relative, of costs and steps of refits: the profile has to be known to a hundredth of the noise
 _LOWER = 1e-4  # of the allowed rise, by which a refit below the minimum makes a new one
 _RESTARTS = 3  # from lower minima (budget)
@@ -49,13 +50,19 @@ class _Residuals:
     def _network(self, params):
         return self.network.with_parameters(*unflatten_parameters(params, self.shapes))
 
+    def residuals(self, params):
+        """Errors of the outputs (n m_L,)."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return _finite((self._network(params)(self.X) - self.Y).ravel())
+
     def cost(self, params):
         """Residual sum of squares."""
-        return float(np.sum((self._network(params)(self.X) - self.Y) ** 2))
+        return float(np.sum(self.residuals(params) ** 2))
 
     def jacobian(self, params):
         """Derivatives (n m_L, P) of the residuals."""
-        return parameter_jacobian(self._network(params), self.X)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return _finite(parameter_jacobian(self._network(params), self.X))
 
     def minimized(self, params, fixed):
         """The parameters of a local minimum from here; the one at index `fixed` keeps its value unless it is None."""
@@ -69,7 +76,7 @@ class _Residuals:
             return moved
 
         fit = least_squares(
-            lambda part: (self._network(whole(part))(self.X) - self.Y).ravel(),
+            lambda part: self.residuals(whole(part)),
             params[free],
             jac=lambda part: self.jacobian(whole(part))[:, free],
             x_scale="jac",
@@ -79,6 +86,10 @@ class _Residuals:
             max_nfev=_EVALUATIONS,
         )
         return whole(fit.x)
+
+
+def _finite(A):
+    return np.clip(np.nan_to_num(A, nan=_OVERFLOW), -_OVERFLOW, _OVERFLOW)
 
 
 class _Profile:
