@@ -17,8 +17,6 @@ _LARGEST_STEP = 1e3  # first step over the root mean square parameter, if the st
 _EVALUATIONS = 30  # per refit (budget)
 _OVERFLOW = 1e100  # residuals and derivatives of parameters at which the network overflows
 _TOL = 1e-8  # relative, of costs and steps of refits: the profile has to be known to a hundredth of the noise
-_LOWER = 1e-4  # of the allowed rise, by which a refit below the minimum makes a new one
-_RESTARTS = 3  # from lower minima (budget)
 _TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 
 
@@ -31,13 +29,8 @@ def profile_interval(network, X, Y, position, level):
     """
     problem = _Residuals(network, X, Y)
     best = problem.minimized(flatten_parameters(network.weights, network.biases), None)
-    for _ in range(_RESTARTS):
-        profile = _Profile(problem, best, position, level)
-        ends = [profile.end(sign) for sign in (-1.0, 1.0)]
-        if profile.lower is None:
-            break
-        best = problem.minimized(profile.lower, None)
-    return np.array(ends)
+    profile = _Profile(problem, best, position, level)
+    return np.array([profile.end(sign) for sign in (-1.0, 1.0)])
 
 
 class _Residuals:
@@ -93,10 +86,14 @@ def _finite(A):
 
 
 class _Profile:
-    """The profile of one parameter about a minimum; `lower` are parameters of a lower cost, if a refit has one."""
+    """The profile of one parameter about a minimum.
+
+    Refits of lower cost belong to other minima, in which a unit follows the noise and the others have other roles: the
+    interval is about the minimum at which it began.
+    """
 
     def __init__(self, problem, best, position, level):
-        self.problem, self.best, self.position, self.lower = problem, best, position, None
+        self.problem, self.best, self.position = problem, best, position
         self.cost, freedom = problem.cost(best), problem.Y.size - len(best)
         variance = self.cost / freedom
         self.rise = max(variance * student_t.ppf(0.5 + 0.5 * level, freedom) ** 2, _TINY)
@@ -131,7 +128,4 @@ class _Profile:
         params = start.copy()
         params[self.position] = self.best[self.position] + change
         params = self.problem.minimized(params, self.position)
-        cost = self.problem.cost(params)
-        if cost < self.cost - _LOWER * self.rise:
-            self.lower = params
-        return params if cost <= self.cost + self.rise else None
+        return params if self.problem.cost(params) <= self.cost + self.rise else None
