@@ -31,3 +31,13 @@ def timed(function, *args, **kwargs):
         warnings.simplefilter("ignore", ConvergenceWarning)
         result = function(*args, **kwargs)
     return result, time.process_time() - start
+
+
+def measured_networks(name, measured, n_rows, n_networks):
+    """Results of ``measured(row, k)`` for the networks k of each row, printed with the name of the part."""
+    results = []
+    for row in range(n_rows):
+        for k in range(n_networks):
+            results.append(measured(row, k))
+            print(f"{name}: {results[-1]}", flush=True)
+    return results

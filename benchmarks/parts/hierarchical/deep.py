@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import seed_ranges
-from cases.hierarchical_targets import relative_error, timed
+from cases.hierarchical_targets import measured_networks, relative_error, timed
 from common import format_table
 from parts.hierarchical.unknown_widths import drawn
 from registry import part
@@ -32,12 +32,7 @@ def measured(row, k):
 
 @part("hierarchical", "deep", seeds=(seed_ranges.HIERARCHICAL_WIDTHS,))
 def run(trials, quick):
-    rows = []
-    for row in range(1 if quick else len(ROWS)):
-        for k in range(1 if quick else trials or TRIALS):
-            rows.append(measured(row, k))
-            print(f"deep: {rows[-1]}", flush=True)
-    return {"rows": rows}
+    return {"rows": measured_networks("deep", measured, 1 if quick else len(ROWS), 1 if quick else trials or TRIALS)}
 
 
 def tables(result):

@@ -6,7 +6,7 @@ import numpy as np
 
 import seed_ranges
 from cases.hierarchical_references import r2_from_the_truth
-from cases.hierarchical_targets import relative_error, timed
+from cases.hierarchical_targets import measured_networks, relative_error, timed
 from common import format_table
 from registry import part
 from skident import HierarchicalQuadraticNet
@@ -54,12 +54,8 @@ def measured(row, k):
 
 @part("hierarchical", "unknown_widths", seeds=(seed_ranges.HIERARCHICAL_WIDTHS,))
 def run(trials, quick):
-    noisy = []
-    for row in range(1 if quick else len(SHAPES)):
-        for k in range(1 if quick else trials or TRIALS):
-            noisy.append(measured(row, k))
-            print(f"unknown_widths: {noisy[-1]}", flush=True)
-    return {"noisy": noisy}
+    n_rows, n_networks = (1, 1) if quick else (len(SHAPES), trials or TRIALS)
+    return {"noisy": measured_networks("unknown_widths", measured, n_rows, n_networks)}
 
 
 def _share(scores):

@@ -369,7 +369,8 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         The parameter is moved away from the least squares fit nearest to `network_`, and all others are fitted again,
         until the residual sum of squares exceeds its minimum by the noise variance times the squared Student quantile
         [2]_. That takes up to 40 fits. Noise of equal variance in all outputs is assumed; the prior of the fit and
-        sample weights are not taken into account. Intervals of units that hardly exceed the noise cover too rarely.
+        sample weights are not taken into account. If the contribution of a unit hardly exceeds the noise, intervals of
+        its parameters contain the true value less often than `level`.
         """
         check_is_fitted(self)
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=False)
@@ -378,8 +379,8 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
             raise ValueError(f"level must be between 0 and 1, got {level!r}.")
         if Y.shape[1] != network.n_outputs or Y.size <= network.n_parameters:
             raise ValueError(
-                f"a profile takes {network.n_outputs} outputs and more of them, over all samples, than the "
-                f"{network.n_parameters} parameters; got y of shape {np.shape(y)}. Pass the samples of the fit."
+                f"y has shape {np.shape(y)}: a profile needs {network.n_outputs} output(s) per sample, and more values "
+                f"in total than the network has parameters, {network.n_parameters}. Pass the samples of the fit."
             )
         with one_thread():
             return profile_interval(network, X, Y, _position(network, layer, index), level)
