@@ -1,4 +1,4 @@
-"""Two hidden layers and several outputs: the second one in the coordinates of the first layer's outputs."""
+"""Two hidden layers: the second one in the coordinates of the first layer's outputs."""
 
 from __future__ import annotations
 
@@ -11,24 +11,27 @@ __all__ = ["METHOD", "applies", "second_layer_in_hidden_coordinates"]
 
 ROUTE = "saturation, hidden coordinates"
 _ACTIVATIONS = ("tanh", "sigmoid")  # 1 / g'(z + b) is a combination of three functions of z
-_MIN_OUTPUTS = 2  # with one output the tensor is a matrix
 _MIN_UNITS = 2  # of a first layer whose gradients have null vectors
 
 
 def applies(problem):
-    """Whether widths, outputs and queries allow hidden coordinates: two hidden layers, ``m_2 <= m_1 <= D``."""
+    """Whether widths, outputs and queries allow hidden coordinates: two hidden layers, ``m_2 <= m_1 <= D``.
+
+    With one output ``m_2 < m_1``: gradients determine the first layer's biases only then.
+    """
     widths = problem.widths
     if widths is None or len(widths) != 3 or not _outputs_suffice(problem):
         return False
     m_1, m_2, _ = widths
-    return m_2 <= m_1 and _free(problem, m_1) and _affordable(problem, m_1, m_2)
+    narrow = m_2 < m_1 if problem.oracle.n_outputs == 1 else m_2 <= m_1
+    return narrow and _free(problem, m_1) and _affordable(problem, m_1, m_2)
 
 
 def _outputs_suffice(problem):
-    """Whether there are several exact, linear outputs of units whose biases have a closed form."""
+    """Whether the outputs are exact and linear, and the units' biases have a closed form."""
     hidden, output = problem.activations
     exact = problem.oracle.response == "predict" and problem.held_out.noise_std is None
-    return hidden in _ACTIVATIONS and output == "identity" and exact and problem.oracle.n_outputs >= _MIN_OUTPUTS
+    return hidden in _ACTIVATIONS and output == "identity" and exact
 
 
 def _free(problem, m_1):
@@ -47,7 +50,7 @@ class HiddenCoordinates:
 
     def refuses(self, problem):
         """See `Method`."""
-        return None if applies(problem) else "hidden coordinates need two hidden layers and several exact outputs."
+        return None if applies(problem) else "hidden coordinates need two hidden layers and exact outputs."
 
     def run(self, problem, step, state):
         """See `Method`; None if a stage fails: its entry in the log has the message as ``failed``."""

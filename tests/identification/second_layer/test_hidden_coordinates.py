@@ -1,10 +1,11 @@
-"""The second layer from derivatives by first-layer outputs, with m_1 <= D and several outputs."""
+"""The second layer from derivatives by first-layer outputs, with m_1 <= D."""
 
 import numpy as np
 import pytest
 
 from skident.identification.saturating.biases import null_dimension, preactivation_gradients
 from skident.identification.saturating.first_layer import FirstLayer
+from skident.identification.second_layer.hidden_coordinates.coordinates import HiddenModel
 from skident.identification.second_layer.hidden_coordinates.recover import fit_profiles, recover_in_hidden_coordinates
 from skident.metrics import relative_max_error
 from skident.network import get_activation
@@ -34,6 +35,8 @@ def recovered(network, n_units, seed=0):
         ((12, 8, 5, 3), 1.5, "tanh"),
         ((10, 8, 6, 2), 1.0, "sigmoid"),
         ((9, 9, 9, 2), 1.0, "tanh"),
+        ((12, 8, 5, 1), 1.0, "tanh"),
+        ((10, 8, 6, 1), 1.0, "sigmoid"),
     ],
 )
 @pytest.mark.parametrize("known", [True, False])
@@ -47,6 +50,12 @@ def test_rate_of_recovery(sizes, scale, activation, known, make_planted, rng):
             continue
         n_good += found.layer_widths == sizes[1:] and relative_max_error(network(X), found(X)) < GOOD
     assert n_good >= 2
+
+
+def test_one_output_needs_a_narrower_second_layer(make_planted):
+    network = make_planted((12, 8, 8, 1), seed=1, bias_scale=0.3)
+    with pytest.raises(NotIdentified, match="no second layer"):
+        recovered(network, None)
 
 
 @pytest.mark.parametrize("width", [4, 7])
@@ -94,6 +103,17 @@ def test_gradients_are_those_of_the_network(make_planted, rng):
     np.testing.assert_allclose(slopes, expected, atol=1e-10)
     some = preactivation_gradients(Oracle(network, 12), W, b, Z, 1e-3, np.array([1, 4]))
     np.testing.assert_allclose(some, slopes[:, :, [1, 4]], atol=1e-12)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "sigmoid"])
+def test_hessians_are_those_of_the_network(activation, make_planted, rng):
+    network, g = make_planted((12, 8, 5, 2), seed=0, activation=activation), get_activation(activation)
+    first = FirstLayer(network.weights[0], network.biases[0], np.zeros((8, 12)), 1e5, 1, 0)
+    basis, H = np.linalg.qr(rng.standard_normal((8, 3)))[0], g(rng.standard_normal((4, 8)))
+    W, curvature = network.weights[1], g.jet(H @ network.weights[1] + network.biases[1], 2)[2]
+    expected = np.einsum("ik,jk,nk,kp->npij", basis.T @ W, basis.T @ W, curvature, network.weights[2])
+    found = HiddenModel(Oracle(network, 12), first, activation).hessians(H, basis)
+    np.testing.assert_allclose(found, expected, atol=1e-4)  # a third of step^2 times the fourth derivative
 
 
 def test_null_dimension_needs_no_biases(rng):

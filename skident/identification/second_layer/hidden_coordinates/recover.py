@@ -1,4 +1,4 @@
-"""The second layer from first derivatives by first-layer outputs: a tensor decomposition without random starts."""
+"""The second layer from derivatives by first-layer outputs: a tensor decomposition without random starts."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from skident.oracle import NotIdentified
 
 from ...saturating.norms import EXPONENTIAL_RATES
 from ..downstream import RecoveredNetwork
+from .coordinates import HiddenModel, hessian_queries
 from .first_layer import exact_first_layer, measured_nearby, n_gradient_points, next_width
 
 __all__ = ["hidden_coordinate_queries", "recover_in_hidden_coordinates"]
@@ -23,11 +24,15 @@ _MAX_RESIDUAL = 0.05  # relative, of outputs: what the polish still mends; a net
 _NORM_GRID = np.geomspace(0.02, 12.0, 80)  # trial weight norms over half the rate (grid ratio 1.08: one valley)
 _LEAST_PROFILE = 1e-12  # of a profile, relative to its largest value: rounding of differences
 _READOUT_RANK_TOL = 1e-12  # of units' outputs: rounding
+_N_HESSIANS = 6  # with one output: two mixtures of two determine directions, more of them average errors
+_HESSIAN_SPREAD = 1.2  # standard deviation of pre-activations at Hessians, over the rate
+_HESSIAN_REACH = 3.6  # their largest value, over the rate: tanh outputs of 0.95, so that differences stay below 1
 
 
 def hidden_coordinate_queries(widths):
     """Queries for layer widths ``(m_1, m_2, m_L)``, without those of the first layer."""
-    return 4 * widths[0] * _PASSES * n_gradient_points(*widths)
+    hessians = _N_HESSIANS * hessian_queries(widths[1]) if widths[-1] == 1 else 0
+    return 4 * widths[0] * _PASSES * n_gradient_points(*widths) + hessians
 
 
 def recover_in_hidden_coordinates(oracle, first, activation, n_units, rng):
@@ -36,7 +41,8 @@ def recover_in_hidden_coordinates(oracle, first, activation, n_units, rng):
     For ``m_1 <= D`` every output ``h`` of the first layer is reached by ``x = pinv(W_1^T)(g^-1(h) - b_1)``: in h the
     model has one hidden layer. Its gradients are a tensor ``sum_k w_k (x) e_k (x) a_k`` over inputs, points and
     outputs: `jennrich` gives the directions of w_k and the profiles ``e_k = g'(w_k . h + b_k)``, whose shape gives
-    norm and bias. Two outputs at least. tanh and sigmoid.
+    norm and bias. With one output and ``m_2 < m_1``, Hessians within the span of all gradients,
+    ``sum_k a_k g''(.) w_k w_k^T``, give the directions. tanh and sigmoid.
     """
     first = measured_nearby(oracle, first, activation, rng)
     if n_units is None:
@@ -46,8 +52,9 @@ def recover_in_hidden_coordinates(oracle, first, activation, n_units, rng):
     found = exact_first_layer(oracle, first, activation, n_units, rng)
     g = get_activation(activation)
     first, H = found.first, g(found.Z)
-    W, b, step_residuals = _second_layer(found, g, n_units)
-    outputs = oracle((found.Z - first.biases) @ np.linalg.pinv(first.weights))
+    model = HiddenModel(oracle, first, activation)
+    W, b, step_residuals = _second_layer(found, model, n_units, rng)
+    outputs = model.at_preactivations(found.Z)
     A = np.column_stack([g(H @ W + b), np.ones(len(H))])
     V = np.linalg.lstsq(A, outputs, rcond=_READOUT_RANK_TOL)[0]
     spread = max(float(np.linalg.norm(outputs - outputs.mean(axis=0))), np.finfo(float).tiny)
@@ -62,10 +69,11 @@ def recover_in_hidden_coordinates(oracle, first, activation, n_units, rng):
     return RecoveredNetwork(network, residual, step_residuals)
 
 
-def _second_layer(found, g, n_units):
+def _second_layer(found, model, n_units, rng):
     """Weights (m_1, m_2) and biases (m_2,) from `Gradients`, and the residuals of the steps."""
+    g = get_activation(model.activation)
     T = np.moveaxis(found.slopes, 2, 0) / np.swapaxes(g.jet(found.Z, 1)[1], 0, 1)[:, :, None]  # (m_1, n, m_L)
-    values = np.linalg.svd(T.reshape(len(T), -1), compute_uv=False)
+    span, values, _ = np.linalg.svd(T.reshape(len(T), -1), full_matrices=False)
     n_seen = int(np.count_nonzero(values >= _RANK_TOL * values[0]))
     if n_seen < n_units:
         raise NotIdentified(
@@ -73,12 +81,25 @@ def _second_layer(found, g, n_units):
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # parallel output weights: the residual of the outputs decides
-        factors = jennrich(T, n_units)
-    U = factors.U / np.linalg.norm(factors.U, axis=0)
-    norms, biases, errors = fit_profiles(g(found.Z) @ U, factors.V)
+        if T.shape[2] > 1:
+            factors = jennrich(T, n_units)
+            U, profiles, residual = factors.U / np.linalg.norm(factors.U, axis=0), factors.V, factors.residual
+        else:
+            U, residual = _directions_from_hessians(model, span[:, :n_units], rng)
+            profiles = np.linalg.lstsq(U, T[:, :, 0], rcond=None)[0].T
+    norms, biases, errors = fit_profiles(g(found.Z) @ U, profiles)
     stretch = 2.0 / EXPONENTIAL_RATES[g.name]
-    residuals = {"biases": found.residual, "tensor": factors.residual, "profiles": float(errors.max())}
+    residuals = {"biases": found.residual, "tensor": residual, "profiles": float(errors.max())}
     return stretch * norms * U, stretch * biases, residuals
+
+
+def _directions_from_hessians(model, span, rng):
+    """Unit weights (m_1, m_2) from second derivatives of one output within their span (m_1, m_2), and the residual."""
+    rate = EXPONENTIAL_RATES[model.activation]
+    Z = rng.standard_normal((_N_HESSIANS, len(span))) * _HESSIAN_SPREAD / rate
+    H = get_activation(model.activation)(np.clip(Z, -_HESSIAN_REACH / rate, _HESSIAN_REACH / rate))
+    factors = jennrich(np.moveaxis(model.hessians(H, span)[:, 0], 0, 2), span.shape[1], symmetric=True)
+    return span @ factors.U, factors.residual
 
 
 def fit_profiles(q, e):

@@ -1,0 +1,65 @@
+"""The model as a function of first-layer outputs, and its derivatives by them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logit
+
+from skident.oracle import Oracle
+
+from ...saturating.biases import gradient_step, preactivation_gradients
+from ...saturating.first_layer import FirstLayer
+from ...saturating.norms import EXPONENTIAL_RATES
+
+__all__ = ["HESSIAN_STEP", "HiddenModel", "hessian_queries"]
+
+HESSIAN_STEP = 3e-3  # of second differences in outputs of tanh units: truncation 1e-5, rounding 1e-10
+_INVERSES = {"tanh": np.arctanh, "sigmoid": logit}
+
+
+def hessian_queries(n):
+    """Queries of one Hessian in n coordinates."""
+    return 2 * n**2 + 1
+
+
+@dataclass(frozen=True)
+class HiddenModel:
+    """The model behind an exact first layer with ``m_1 <= D`` units, whose outputs h (n, m_1) are free coordinates.
+
+    For ``m_1 <= D`` every h is reached by ``x = pinv(W_1^T)(g^-1(h) - b_1)``.
+    """
+
+    oracle: Oracle
+    first: FirstLayer
+    activation: str
+
+    def __post_init__(self):
+        object.__setattr__(self, "_inverse", np.linalg.pinv(self.first.weights))
+
+    @property
+    def unit(self):
+        """Length of a step that is 1 in the outputs of tanh units: sigmoid ones have half their range."""
+        return 0.5 * EXPONENTIAL_RATES[self.activation]
+
+    def at_preactivations(self, Z):
+        """Outputs (n, m_L) at first-layer pre-activations Z (n, m_1)."""
+        return self.oracle((Z - self.first.biases) @ self._inverse)
+
+    def __call__(self, H):
+        """Outputs (n, m_L) at first-layer outputs H (n, m_1)."""
+        return self.at_preactivations(_INVERSES[self.activation](H))
+
+    def gradients(self, Z):
+        """Derivatives (n, m_L, m_1) by pre-activations Z (n, m_1)."""
+        step = gradient_step(self.oracle.accuracy)
+        return preactivation_gradients(self.oracle, self.first.weights, self.first.biases, Z, step)
+
+    def hessians(self, H, basis):
+        """Second derivatives (n, m_L, k, k) at H (n, m_1) along orthonormal columns of `basis` (m_1, k)."""
+        found = []
+        for h in H:
+            local = Oracle(lambda C, h=h: self(h + C @ basis.T), basis.shape[1], step_size=HESSIAN_STEP * self.unit)
+            found.append(local.hessian(np.zeros((1, basis.shape[1])))[0])
+        return np.array(found)
