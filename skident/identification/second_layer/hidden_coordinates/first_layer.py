@@ -32,12 +32,13 @@ _GAIN = 0.5  # factor by which a pass must lower the residual: what is left else
 
 @dataclass(frozen=True)
 class Gradients:
-    """The exact first layer; pre-activations Z (n, m_1), derivatives by them (n, m_L, m_1), and the residual."""
+    """The exact first layer; pre-activations Z (n, m_1), derivatives by them (n, m_L, m_1), residual and m_2."""
 
     first: FirstLayer
     Z: np.ndarray
     slopes: np.ndarray
     residual: float
+    n_next: int
 
 
 def measured_nearby(oracle, first, activation, rng):
@@ -81,22 +82,25 @@ def next_width(oracle, first, activation, rng):
     return None if null is None else columns.shape[1] - null
 
 
-def exact_first_layer(oracle, first, activation, n_next, rng):
-    """`Gradients` at the exact first layer, given the width of the second one; `NotIdentified` if no null space fits.
+def exact_first_layer(oracle, first, activation, widths, rng):
+    """`Gradients` at the exact first layer, given possible widths of the second one, in descending order.
 
     With one hidden layer behind, ``d f_p / d z_i / g'(z_i) = sum_k V_ik A_kp e_k(z)``. Its columns (i, p) over all
-    points have rank m_2, so that more than m_2 columns have null vectors even if ``m_2 = m_1``.
+    points have rank m_2, so that more than m_2 columns have null vectors even if ``m_2 = m_1``. Raises `NotIdentified`
+    if no null space of one of these dimensions fits.
     """
     m_1, m_L = len(first.biases), oracle.n_outputs
-    n = n_gradient_points(m_1, n_next, m_L)
+    n = n_gradient_points(m_1, widths[0], m_L)
     Z = _SPREAD / EXPONENTIAL_RATES[activation] * rng.standard_normal((n, m_1))
     before = np.inf
     for _ in range(_PASSES):
         G = preactivation_gradients(oracle, first.weights, first.biases, Z, gradient_step(oracle.accuracy))
-        biases, scales, residual = _corrections(G, Z, get_activation(activation), n_next)
+        found = [_corrections(G, Z, get_activation(activation), width) for width in widths]
+        k = int(np.argmin([residual for _, _, residual in found]))
+        biases, scales, residual = found[k]
         if residual < _USABLE:
             exact = replace(first, weights=first.weights * scales, biases=first.biases * scales + biases)
-            best = Gradients(exact, scales * Z + biases, G / scales, residual)
+            best = Gradients(exact, scales * Z + biases, G / scales, residual, widths[k])
             if residual < _EXACT or residual > _GAIN * before:
                 return best
             first, before = exact, residual
@@ -107,7 +111,7 @@ def exact_first_layer(oracle, first, activation, n_next, rng):
     raise NotIdentified(
         "second layer",
         "residual",
-        f"gradients of {m_L} outputs do not lie in spaces of dimension {n_next} for any first-layer biases "
+        f"gradients of {m_L} outputs do not lie in spaces of dimension {widths[0]} for any first-layer biases "
         f"(residual {residual:.1e}): the second layer has another width",
     )
 

@@ -24,6 +24,7 @@ _MAX_RESIDUAL = 0.05  # relative, of outputs: what the polish still mends; a net
 _NORM_GRID = np.geomspace(0.02, 12.0, 80)  # trial weight norms over half the rate (grid ratio 1.08: one valley)
 _LEAST_PROFILE = 1e-12  # of a profile, relative to its largest value: rounding of differences
 _READOUT_RANK_TOL = 1e-12  # of units' outputs: rounding
+_FEWER_UNITS = 3  # by which the rank of gradients exceeds m_2 if errors of norms, 1e-3, hide as many null vectors
 _N_HESSIANS = 6  # with one output: two mixtures of two determine directions, more of them average errors
 _HESSIAN_SPREAD = 1.2  # standard deviation of pre-activations at Hessians, over the rate
 _HESSIAN_REACH = 3.6  # their largest value, over the rate: tanh outputs of 0.95, so that differences stay below 1
@@ -45,15 +46,17 @@ def recover_in_hidden_coordinates(oracle, first, activation, n_units, rng):
     ``sum_k a_k g''(.) w_k w_k^T``, give the directions. tanh and sigmoid.
     """
     first = measured_nearby(oracle, first, activation, rng)
+    widths = [n_units]
     if n_units is None:
-        n_units = next_width(oracle, first, activation, rng)
-        if n_units is None:
+        rank = next_width(oracle, first, activation, rng)
+        if rank is None:
             raise NotIdentified("second layer", "width", "gradients show no second layer of at most m_1 units")
-    found = exact_first_layer(oracle, first, activation, n_units, rng)
+        widths = [*range(rank, max(0, rank - 1 - _FEWER_UNITS), -1)]
+    found = exact_first_layer(oracle, first, activation, widths, rng)
     g = get_activation(activation)
     first, H = found.first, g(found.Z)
     model = HiddenModel(oracle, first, activation)
-    W, b, step_residuals = _second_layer(found, model, n_units, rng)
+    W, b, step_residuals = _second_layer(found, model, rng)
     outputs = model.at_preactivations(found.Z)
     A = np.column_stack([g(H @ W + b), np.ones(len(H))])
     V = np.linalg.lstsq(A, outputs, rcond=_READOUT_RANK_TOL)[0]
@@ -69,15 +72,15 @@ def recover_in_hidden_coordinates(oracle, first, activation, n_units, rng):
     return RecoveredNetwork(network, residual, step_residuals)
 
 
-def _second_layer(found, model, n_units, rng):
+def _second_layer(found, model, rng):
     """Weights (m_1, m_2) and biases (m_2,) from `Gradients`, and the residuals of the steps."""
-    g = get_activation(model.activation)
+    g, n_units = get_activation(model.activation), found.n_next
     T = np.moveaxis(found.slopes, 2, 0) / np.swapaxes(g.jet(found.Z, 1)[1], 0, 1)[:, :, None]  # (m_1, n, m_L)
     span, values, _ = np.linalg.svd(T.reshape(len(T), -1), full_matrices=False)
     n_seen = int(np.count_nonzero(values >= _RANK_TOL * values[0]))
     if n_seen < n_units:
         raise NotIdentified(
-            "second layer", "width", f"gradients show {n_seen} second-layer units, {n_units} were given"
+            "second layer", "width", f"gradients show {n_seen} second-layer units, not {n_units}"
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # parallel output weights: the residual of the outputs decides
