@@ -125,10 +125,10 @@ def test_more_units_than_there_are_is_said():
     assert model.layer_widths_ == (16, 13, 1) and model.report_.relative_max_error < 1e-10
 
 
-def test_narrow_second_layers_go_the_old_way():
+def test_narrow_second_layers_need_no_patches():
     network = planted((8, 7, 4, 1), seed=1, scale=1.0)
     model = identify(network)
-    assert model.report_.exact and model.report_.route == "saturation, interior"
+    assert model.report_.exact and model.report_.route == "saturation, hidden coordinates"
     assert all(stage["name"] != STAGE for stage in model.report_.stages)
 
 

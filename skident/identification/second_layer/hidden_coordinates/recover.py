@@ -79,9 +79,7 @@ def _second_layer(found, model, rng):
     span, values, _ = np.linalg.svd(T.reshape(len(T), -1), full_matrices=False)
     n_seen = int(np.count_nonzero(values >= _RANK_TOL * values[0]))
     if n_seen < n_units:
-        raise NotIdentified(
-            "second layer", "width", f"gradients show {n_seen} second-layer units, not {n_units}"
-        )
+        raise NotIdentified("second layer", "width", f"gradients show {n_seen} second-layer units, not {n_units}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # parallel output weights: the residual of the outputs decides
         if T.shape[2] > 1:
