@@ -18,11 +18,20 @@ _MAX_SECOND_LINES = 40  # in the positive orthant
 _LAST_LINES = 6  # lines in a row without a new unit, after which the second layer is complete
 _MOST_BOUNDARIES = 10  # on a line, per unit of the first layer (budget)
 _MORE_BOUNDARIES = 1000  # beside these (budget)
-_ACCURATE = 1e-8  # error of a normal of the second layer up to which it is not measured again
+_ACCURATE = 1e-4  # bound of the error of a normal of the second layer up to which it is not measured again
 _ACCURATE_LINES = 3  # on which these are measured again (budget: m_1 + 12 queries per Jacobian)
 _MAX_HALVINGS = 12  # of the distance of a point, until its outputs are not lost
-_SPARSE = (0.1, 0.3, 1.0)  # shares of the units that are large at an end of a line
+# Shares of the units that are large at an end of a line: at few large ones, each unit of the second layer is active or
+# not by their weights alone, also one that is nearly always inactive.
+_SPARSE = (0.005, 0.02, 0.05)
+_FEWEST_LARGE = 3  # of these
+_FIRST_LINES = 6  # random ones, which most units are detected on, before lines are aimed at the others
 _LOW = 0.01  # size of the others there
+_LOW_PER_SHARE = 0.1  # the same over the share, if that is less
+_WINDOW = 0.01  # half length of the part of a line, over all of it, on which one known boundary is confirmed
+_WINDOW_PAIRS = 3  # first pairs of points there
+_WINDOW_BOUNDARIES = 200  # (budget)
+_WINDOWS = 2  # per boundary (budget: about 60 queries each)
 _UNEXPLAINED = 1e-5  # relative part of a Jacobian that signs leave unexplained: further units or layers
 _EXPLAINED_JACOBIANS = 0.8  # share of Jacobians that is explained: others may have crossed a boundary; outputs decide
 _ONE_UNIT = 1e-4  # second singular value over the first of the unexplained part that one unit leaves
@@ -62,9 +71,27 @@ class SecondLayer:
         """Scan lines until `_LAST_LINES` in a row show no new unit."""
         idle = 0
         for index in range(_MAX_SECOND_LINES):
-            idle = 0 if self._scan(aim=index % 2 == 1) else idle + 1
+            idle = 0 if self._scan(aim=index >= _FIRST_LINES and index % 2 == 1) else idle + 1
             if idle >= _LAST_LINES:
                 break
+        self._confirm_candidates()
+
+    def _confirm_candidates(self):
+        """Confirm the boundaries of rare units, which one line has met, on parts of lines that cross them."""
+        for normal, offset, *_ in list(self.search.candidates) * _WINDOWS:
+            if not any(normal is candidate[0] for candidate in self.search.candidates):
+                continue
+            origin, end = (self._within_reach(h) for h in _aimed(normal, np.ones(self.m, dtype=bool), self.rng))
+            slope = normal @ (end - origin)
+            t = -(offset + normal @ origin) / slope if slope else np.inf
+            if not _WINDOW < t < 1.0 - _WINDOW:
+                continue
+            options = {"length_scale": 1.0, "max_boundaries": _WINDOW_BOUNDARIES, "n_pairs": _WINDOW_PAIRS}
+            ends = t - _WINDOW, t + _WINDOW
+            try:
+                self.search.confirm(scanned(self.space, origin, end - origin, *ends, self.rng, **options))
+            except NotIdentified:
+                continue
 
     def _scan(self, aim):
         """Scan one line; whether it showed a new unit, or further lines are to be scanned in any case."""
@@ -74,7 +101,7 @@ class SecondLayer:
             move = self.rng.uniform(-1.0, 1.0, self.m) * h
             ends = [h + move + FLOOR, h - move + FLOOR]
         elif self.targets:
-            ends = [self.targets.pop(), _random_ends(self.m, self.rng)[0]]
+            ends = [self.targets.pop(), self._random_ends()[0]]
         elif self.seen and aim:
             a, active, tries = self.seen.pop(0)
             self.seen.append((a, active, tries - 1))
@@ -83,7 +110,7 @@ class SecondLayer:
             normal = self.search.candidates[self.rng.randint(len(self.search.candidates))][0]
             ends = _aimed(normal, np.ones(self.m, dtype=bool), self.rng)
         else:
-            ends = _random_ends(self.m, self.rng)
+            ends = self._random_ends()
         ends = [self._within_reach(end) for end in ends]
         try:
             options = {"length_scale": 1.0, "max_boundaries": _MOST_BOUNDARIES * self.m + _MORE_BOUNDARIES}
@@ -102,6 +129,16 @@ class SecondLayer:
             self.jacobians += [J for J in line.jacobians if J.confirmed]
         aimed = self.seen or self.targets or self.crossed
         return len(search) > n_units or bool(aimed) or self.n_lines < _ACCURATE_LINES
+
+    def _random_ends(self):
+        """Two points of the positive orthant whose entries differ widely."""
+        ends, m = [], self.m
+        for _ in range(2):
+            n_large = max(_FEWEST_LARGE, int(self.rng.choice(_SPARSE) * m))
+            large = self.rng.permutation(m) < n_large
+            size = np.where(large, np.sqrt(m / n_large), min(_LOW, _LOW_PER_SHARE * n_large / m))
+            ends.append(self.rng.exponential(size=m) ** 1.5 * size + FLOOR)
+        return ends
 
     def _within_reach(self, h):
         """A point of the orthant, moved towards its corner until its input is within reach."""
@@ -156,15 +193,6 @@ class SecondLayer:
             )
         outgoing = search.jumps * search.sizes[:, None]
         return (search.normals * signs[:, None]).T, search.offsets * signs, outgoing
-
-
-def _random_ends(m, rng):
-    """Two points of the positive orthant whose entries differ widely."""
-    ends = []
-    for _ in range(2):
-        large = rng.random_sample(m) < _SPARSE[rng.randint(len(_SPARSE))]
-        ends.append(rng.exponential(size=m) ** 1.5 * np.where(large, 1.0, _LOW) + FLOOR)
-    return ends
 
 
 def _aimed(a, active, rng):

@@ -11,6 +11,7 @@ from .shared_jacobians import good, normals_on_line
 __all__ = ["PlaneSearch", "measure_again"]
 
 _POSITION_TOL = 1e-6  # distance of a critical point from the one that a confirmed hyperplane explains
+_JUMP_POSITION_TOL = 1e-4  # the same if the jumps of the outputs agree as well, which other units' do not
 _ERRORS = 0.2  # of the bound of a predicted position's error, up to which it is off: 0.02 of the bound was reached
 _DOUBT = 5e-6  # bound above which a position confirms nothing, and below which it is not missed
 _LEAST_TOL = 1e-9  # of predicted positions: rounding
@@ -105,7 +106,8 @@ class PlaneSearch:
         if self.same_jumps:
             gap = np.where(line.units @ self.jumps.T > 1.0 - _SAME_JUMP, gap, np.inf)
         nearest = gap.argmin(axis=1)
-        hit = gap[np.arange(len(gap)), nearest] < _POSITION_TOL * self._scale(line, line.positions)
+        tol = _JUMP_POSITION_TOL if self.same_jumps else _POSITION_TOL
+        hit = gap[np.arange(len(gap)), nearest] < tol * self._scale(line, line.positions)
         return np.where(hit, nearest, -1)
 
     def insert_known(self, line, which):
@@ -166,8 +168,9 @@ class PlaneSearch:
         gap = np.abs(line.positions - t)
         if self.same_jumps:
             gap = np.where(line.units @ jump > 1.0 - _SAME_JUMP, gap, np.inf)
-        nearest = int(np.argmin(gap))
-        return nearest if gap[nearest] < max(_ERRORS * error, _LEAST_TOL) * self._scale(line, t) else None
+        nearest, tol = int(np.argmin(gap)), max(_ERRORS * error, _LEAST_TOL)
+        tol = _JUMP_POSITION_TOL if self.same_jumps else tol
+        return nearest if gap[nearest] < tol * self._scale(line, t) else None
 
     def _add(self, candidate):
         """Add a hyperplane, or replace the same one if it is more accurate."""
