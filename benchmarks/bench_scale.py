@@ -7,12 +7,13 @@ python benchmarks/bench_scale.py --part deep          five to eight hidden ReLU 
 python benchmarks/bench_scale.py --part one_output    two wide ReLU layers and one output
 python benchmarks/bench_scale.py --part saturating    tanh and sigmoid, two and three hidden layers
 python benchmarks/bench_scale.py --part polish        fits of all parameters to Jacobians and outputs
+python benchmarks/bench_scale.py --part single_precision  two hidden ReLU layers, outputs rounded to float32
 python benchmarks/bench_scale.py --quick              one small network per part, writes no results
 """
 
 from __future__ import annotations
 
-from parts.scale import polish, relu, saturating  # noqa: F401  (registers the parts)
+from parts.scale import polish, relu, saturating, single_precision  # noqa: F401  (registers the parts)
 from registry import run_parts
 
 if __name__ == "__main__":

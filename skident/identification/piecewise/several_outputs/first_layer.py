@@ -22,7 +22,7 @@ _REACH = 300.0  # half length of lines over sqrt(D): nearly every line crosses e
 _MAX_LINES = 8  # of the first layer
 # Bound of the error of a normal of the first layer up to which it is not measured again: errors are less than a fortieth
 # of it, mostly a thousandth (784-512-512-10), and fits remove them.
-_FIRST_ACCURATE = 1e-4
+_FIRST_ACCURATE = 1e-3
 _MORE_LINES = 1  # on which the others are (budget: D + 12 queries per Jacobian), and all must be met
 _MANY_LINES = 4  # after which there may be fewer units than the dimension of their span: parallel ones
 _WIDE_LINES = 3  # on which there are more hyperplanes than inputs, after which the first layer is too wide
@@ -37,7 +37,7 @@ _LEAST_VOTES = 0.02  # of the votes for a sign, over the largest: fewer if a bou
 _SAME_UNIT = 1e-7  # one minus the cosine of jumps of one unit of the last hidden layer, also next to other boundaries
 _LEAST_DEEPER = 30  # critical points of deeper units that show how many layers there are
 _LAST_SHARE = 0.65  # of their jumps that return on another line: above 0.8 with two hidden layers, 0.3 to 0.7 with more
-_OFF = 1e-5  # distance of a critical point from the next boundary, in units of the line, from which it has another
+_OFF = 1e-4  # distance of a critical point from the next boundary, in units of the line, from which it has another
 _AIMED = 4  # lines that are aimed at a second-layer unit
 
 

@@ -18,7 +18,7 @@ _MAX_SECOND_LINES = 40  # in the positive orthant
 _LAST_LINES = 6  # lines in a row without a new unit, after which the second layer is complete
 _MOST_BOUNDARIES = 10  # on a line, per unit of the first layer (budget)
 _MORE_BOUNDARIES = 1000  # beside these (budget)
-_ACCURATE = 1e-4  # bound of the error of a normal of the second layer up to which it is not measured again
+_ACCURATE = 1e-8  # bound of the error of a normal of the second layer up to which it is not measured again
 _ACCURATE_LINES = 3  # on which these are measured again (budget: m_1 + 12 queries per Jacobian)
 _MAX_HALVINGS = 12  # of the distance of a point, until its outputs are not lost
 # Shares of the units that are large at an end of a line: at few large ones, each unit of the second layer is active or
@@ -27,6 +27,8 @@ _SPARSE = (0.005, 0.02, 0.05)
 _FEWEST_LARGE = 3  # of these
 _FIRST_LINES = 6  # random ones, which most units are detected on, before lines are aimed at the others
 _LOW = 0.01  # size of the others there
+_DEEPER_LINES = 8  # after which a second layer has more confirmed boundaries than others: 2 to 5 times as many
+_DEEPER = 1.0  # ratio of the others to these, and the units of the first layer, beyond which there are more layers
 _LOW_PER_SHARE = 0.1  # the same over the share, if that is less
 _WINDOW = 0.01  # half length of the part of a line, over all of it, on which one known boundary is confirmed
 _WINDOW_PAIRS = 3  # first pairs of points there
@@ -74,6 +76,9 @@ class SecondLayer:
             idle = 0 if self._scan(aim=index >= _FIRST_LINES and index % 2 == 1) else idle + 1
             if idle >= _LAST_LINES:
                 break
+            search = self.search
+            if self.n_lines == _DEEPER_LINES and len(search.candidates) > _DEEPER * (len(search) + self.m):
+                raise NotIdentified(STAGE, "layers", "boundaries behind the first layer end: units of further layers.")
         self._confirm_candidates()
 
     def _confirm_candidates(self):

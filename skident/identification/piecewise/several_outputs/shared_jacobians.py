@@ -36,7 +36,7 @@ _STRAIGHT_ERRORS = 8.0  # errors of the outputs up to which they are straight
 _MORE_TRIES = 5  # steps of which the Jacobian must explain a further output for one (budget)
 _MORE_SHRINK = 0.2  # ratio of successive ones
 _CHUNK_BYTES = 2**24  # of points that are queried at a time (memory)
-_CALL_BYTES = 2**26  # of points at which Jacobians are measured in one call of the model (memory)
+_CALL_BYTES = 2**25  # of points at which Jacobians are measured in one call of the model (memory)
 _MAX_RESIDUAL = 1e-6  # relative residual of the jumps of a good group, and of a slope along the line
 
 
