@@ -19,7 +19,7 @@ from ..second_layer.additive_units import WithoutUnits, find_additive_units, joi
 from ..second_layer.single_layer import with_biases_from_profiles
 from .first_layer import FirstLayerCache
 from .hidden_coordinates import ROUTE as hidden_coordinates_route
-from .hidden_coordinates import second_layer_in_hidden_coordinates
+from .hidden_coordinates import second_layer_in_hidden_coordinates, two_layers_in_hidden_coordinates
 from .saturating import FEW_UNITS, View, exact_view, fit_view
 from .second_layer import second_layer_on_patches
 
@@ -116,6 +116,7 @@ def _candidates(problem, first, first_layer):
     where = "stem" if m_1 <= FEW_UNITS else "vertices"
     view = exact_view(problem, first, None) or View(where, first)
     if view.second_width is not None:
+        yield from _three_hidden_layers_in_hidden_coordinates(problem, view)
         yield from _two_hidden_layers(problem, view, m_1, m_L)
     _refuse_separate_inputs(problem, first)
     yield from _beside_additive_units(problem, first)
@@ -168,6 +169,12 @@ def _two_hidden_layers(problem, view, m_1, m_L):
 
 def _second_layer_in_hidden_coordinates(problem, first):
     found = second_layer_in_hidden_coordinates(problem, first)
+    if found is not None and sum(found.network.layer_widths[:-1]) <= problem.options.max_neurons:
+        yield _Candidate(found.network, found.residual, hidden_coordinates_route)
+
+
+def _three_hidden_layers_in_hidden_coordinates(problem, view):
+    found = two_layers_in_hidden_coordinates(problem, view)
     if found is not None and sum(found.network.layer_widths[:-1]) <= problem.options.max_neurons:
         yield _Candidate(found.network, found.residual, hidden_coordinates_route)
 

@@ -1,30 +1,44 @@
-"""Two hidden layers: the second one in the coordinates of the first layer's outputs."""
+"""Two and three hidden layers: those after the first one in the coordinates of its outputs."""
 
 from __future__ import annotations
 
 from skident.oracle import BlackBoxError, NotIdentified
 
 from ..attempt import polished_attempt
+from ..second_layer.hidden_coordinates.coordinates import HiddenModel
 from ..second_layer.hidden_coordinates.recover import hidden_coordinate_queries, recover_in_hidden_coordinates
+from ..second_layer.hidden_coordinates.two_layers import (
+    MIN_OUTPUTS,
+    recover_two_layers,
+    second_layer_span,
+    two_layers_queries,
+)
+from .saturating import exact_view
 
-__all__ = ["METHOD", "applies", "second_layer_in_hidden_coordinates"]
+__all__ = ["METHOD", "applies", "second_layer_in_hidden_coordinates", "two_layers_in_hidden_coordinates"]
 
 ROUTE = "saturation, hidden coordinates"
 _ACTIVATIONS = ("tanh", "sigmoid")  # 1 / g'(z + b) is a combination of three functions of z
+_TWO_LAYERS_ACTIVATION = "tanh"  # sigmoid units bend too little within the range of first-layer outputs
+_N_TRIALS = 8  # of directions for two layers (budget): one or two suffice for 20 units and more
+_TIME_SHARE = 0.5  # share of `max_seconds` for these (budget); the rest is for the polish and other methods
 _MIN_UNITS = 2  # of a first layer whose gradients have null vectors
 
 
 def applies(problem):
     """Whether widths, outputs and queries allow hidden coordinates: two hidden layers, ``m_2 <= m_1 <= D``.
 
-    With one output ``m_2 < m_1``: gradients determine the first layer's biases only then.
+    With one output, and with three hidden layers, ``m_2 < m_1``: gradients give the first layer's biases only then.
     """
     widths = problem.widths
-    if widths is None or len(widths) != 3 or not _outputs_suffice(problem):
+    if widths is None or len(widths) not in (3, 4) or not _outputs_suffice(problem):
         return False
-    m_1, m_2, _ = widths
-    narrow = m_2 < m_1 if problem.oracle.n_outputs == 1 else m_2 <= m_1
-    return narrow and _free(problem, m_1) and _affordable(problem, m_1, m_2)
+    m_1, m_2, m_L = widths[0], widths[1], widths[-1]
+    if not _free(problem, m_1) or (m_2 >= m_1 and (m_2 > m_1 or m_L == 1 or len(widths) == 4)):
+        return False
+    if len(widths) == 3:
+        return _affordable(problem, m_1, m_2)
+    return widths[2] <= m_2 and _two_layers_affordable(problem, m_2)
 
 
 def _outputs_suffice(problem):
@@ -43,22 +57,34 @@ def _affordable(problem, m_1, m_2):
     return hidden_coordinate_queries((m_1, m_2, problem.oracle.n_outputs)) < problem.oracle.budget.queries_left
 
 
+def _two_layers_affordable(problem, n_units):
+    m_L = problem.oracle.n_outputs
+    enough = n_units >= _MIN_UNITS and m_L >= MIN_OUTPUTS and problem.activations[0] == _TWO_LAYERS_ACTIVATION
+    return enough and two_layers_queries(n_units, m_L) < problem.oracle.budget.queries_left
+
+
 class HiddenCoordinates:
-    """The first layer at large inputs, the second from derivatives by its outputs, then the polish."""
+    """The first layer at large inputs, those after it from derivatives by its outputs, then the polish."""
 
     name = "hidden coordinates"
 
     def refuses(self, problem):
         """See `Method`."""
-        return None if applies(problem) else "hidden coordinates need two hidden layers and exact outputs."
+        return None if applies(problem) else "hidden coordinates need two or three hidden layers and exact outputs."
 
     def run(self, problem, step, state):
         """See `Method`; None if a stage fails: its entry in the log has the message as ``failed``."""
         first = state.first_layer.find(problem, problem.widths[0])
         if first is None or len(first.biases) != problem.widths[0]:
             return None
-        found = second_layer_in_hidden_coordinates(problem, first, problem.widths[1])
-        return None if found is None else polished_attempt(problem, found.network, found.residual, "polish", ROUTE)
+        if len(problem.widths) == 3:
+            found = second_layer_in_hidden_coordinates(problem, first, problem.widths[1])
+        else:
+            view = exact_view(problem, first, problem.widths[1])
+            found = None if view is None else two_layers_in_hidden_coordinates(problem, view)
+        if found is None or tuple(found.network.layer_widths) != tuple(problem.widths):
+            return None
+        return polished_attempt(problem, found.network, found.residual, "polish", ROUTE)
 
 
 METHOD = HiddenCoordinates()
@@ -73,6 +99,25 @@ def second_layer_in_hidden_coordinates(problem, first, n_units=None):
     with problem.log.stage("second layer (hidden coordinates)", problem.oracle, m_1, "units") as entry:
         try:
             found = recover_in_hidden_coordinates(problem.oracle, first, problem.activations[0], n_units, problem.rng)
+            entry["residual"] = found.residual
+        except (NotIdentified, BlackBoxError) as error:
+            entry["failed"], found = str(error), None
+    return found
+
+
+def two_layers_in_hidden_coordinates(problem, view):
+    """A `RecoveredNetwork` with three hidden layers, given the view behind an exact first one; None if it fails."""
+    possible = _outputs_suffice(problem) and _free(problem, len(view.first.biases))
+    if not possible or not _two_layers_affordable(problem, view.second_width):
+        return None
+    budget = problem.oracle.budget
+    with problem.log.stage("three hidden layers (hidden coordinates)", problem.oracle, _N_TRIALS, "trials") as entry:
+        try:
+            model = HiddenModel(problem.oracle, view.first, problem.activations[0])
+            basis = second_layer_span(model, view.second_width, problem.rng)
+            tol = max(problem.fit_tol, view.tol)
+            options = {"tol": tol, "deadline": budget.share(_TIME_SHARE), "progress": entry["progress"]}
+            found = recover_two_layers(model, basis, _N_TRIALS, problem.rng, **options)
             entry["residual"] = found.residual
         except (NotIdentified, BlackBoxError) as error:
             entry["failed"], found = str(error), None

@@ -6,7 +6,8 @@ import pytest
 from skident.identification.saturating.biases import null_dimension, preactivation_gradients
 from skident.identification.saturating.first_layer import FirstLayer
 from skident.identification.second_layer.hidden_coordinates.coordinates import HiddenModel
-from skident.identification.second_layer.hidden_coordinates.recover import fit_profiles, recover_in_hidden_coordinates
+from skident.identification.second_layer.hidden_coordinates.profiles import fit_profiles
+from skident.identification.second_layer.hidden_coordinates.recover import recover_in_hidden_coordinates
 from skident.metrics import relative_max_error
 from skident.network import get_activation
 from skident.oracle import NotIdentified, Oracle

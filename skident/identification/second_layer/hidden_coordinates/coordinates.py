@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logit
 
+from skident.network import get_activation
 from skident.oracle import Oracle
 
 from ...saturating.biases import gradient_step, preactivation_gradients
@@ -42,6 +43,24 @@ class HiddenModel:
     def unit(self):
         """Length of a step that is 1 in the outputs of tanh units: sigmoid ones have half their range."""
         return 0.5 * EXPONENTIAL_RATES[self.activation]
+
+    @property
+    def n_outputs(self):
+        """m_L."""
+        return self.oracle.n_outputs
+
+    @property
+    def center(self):
+        """The outputs of units with pre-activation 0, (m_1,)."""
+        return get_activation(self.activation)(np.zeros(len(self.first.biases)))
+
+    def clipped(self, H, largest):
+        """Outputs H (n, m_1), no farther from the center than `largest`, in units of the limits' distance."""
+        return self.center + np.clip(H - self.center, -largest * self.unit, largest * self.unit)
+
+    def random_preactivations(self, spread, count, rng):
+        """Normal pre-activations (n, m_1) with standard deviation `spread` over the rate of the activation."""
+        return spread / EXPONENTIAL_RATES[self.activation] * rng.standard_normal((count, len(self.first.biases)))
 
     def at_preactivations(self, Z):
         """Outputs (n, m_L) at first-layer pre-activations Z (n, m_1)."""
