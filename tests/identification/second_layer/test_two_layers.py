@@ -53,7 +53,7 @@ def test_span_of_second_layer_weights(make_planted, rng):
     np.testing.assert_allclose(basis @ (basis.T @ W), W, atol=1e-8)
 
 
-def test_layers_are_told_apart_by_signs(rng):
+def test_signs_assign_directions_to_layers(rng):
     """The gradient is a combination over either layer, with coefficients of any sign."""
     n, m_L, counts = 20, 6, (20, 12)
     W, T = rng.standard_normal((n, counts[0])), rng.standard_normal(counts)

@@ -1,4 +1,4 @@
-"""Two hidden layers behind the first: directions from Hessians by its outputs, told apart by layer, then a fit."""
+"""Two hidden layers behind the first: directions from Hessians by its outputs, assigned to layers, then a fit."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def recover_two_layers(model, basis, n_trials, rng, *, tol, deadline=np.inf, pro
     Parameters: a `HiddenModel`; an orthonormal `basis` (m_1, m_2) of the span of second-layer weights.
 
     In first-layer outputs h, Hessians are sums of ``w w^T`` over second-layer weights w, and of ``v v^T`` over
-    third-layer weights as seen from h, ``v = W_2 diag(g'(z_2)) w_3``: near a point their span gives w and v, mixed. All
-    outputs at once tell them apart. With the output profile rho_i of direction x_i, the gradient (m_1, m_L) is a
+    entangled third-layer weights ``v = W_2 diag(g'(z_2)) w_3``: near a point their span gives w and v, mixed. All
+    outputs together assign them to layers. With the output profile rho_i of direction x_i, the gradient (m_1, m_L) is a
     combination of ``x_i rho_i^T`` over either layer alone, so that the two combinations differ by a null vector of all.
     Its signs times those of the minimum-norm combination are the layers. Directions that persist at other points are
     those of the second layer. From there, least squares in all parameters converge even if norms and biases are unknown
