@@ -102,6 +102,10 @@ class NetworkLeastSquares:
     def _matrix_bytes(self):
         return 8 * self.n_parameters**2
 
+    def flatten(self, weights, biases):
+        """Weights and biases as a vector (P,)."""
+        return flatten_parameters(weights, biases)
+
     def unflatten(self, params):
         """A vector (P,) as lists of weights and of biases: views."""
         return unflatten_parameters(params, self.shapes)
@@ -204,7 +208,7 @@ class NetworkLeastSquares:
         def tangent(v):
             dy = 0.0
             for layer, dW in enumerate(self._blocks(v)):
-                dz = reads[layer] @ dW
+                dz = self._moved(layer, reads[layer], dW)
                 if layer:
                     dz += dy @ weights[layer]
                 dy = slopes[layer] * dz
@@ -215,11 +219,19 @@ class NetworkLeastSquares:
             out = [None] * len(weights)
             for layer in range(len(weights) - 1, -1, -1):
                 dz = slopes[layer] * r
-                out[layer] = (reads[layer].T @ dz).ravel()
+                out[layer] = self._gathered(layer, reads[layer], dz)
                 r = dz @ weights[layer].T
             return np.concatenate(out)
 
         return lambda v: adjoint(tangent(v)), adjoint(residual)
+
+    def _moved(self, layer, reads, dW):
+        """Changes (n, m_l) of pre-activations of inputs y~ by changes of a layer's parameters."""
+        return reads @ dW
+
+    def _gathered(self, layer, reads, dz):
+        """The adjoint of `_moved`, as a vector."""
+        return (reads.T @ dz).ravel()
 
     def _krylov(self, params, product, gradient):
         """Matrix-free model, preconditioned by one block per unit, or one per layer of large fan-in."""
@@ -246,14 +258,56 @@ class NetworkLeastSquares:
         return layers
 
 
-def weighted_problem(network, U, Y, weight, *, dense_limit=3000, factor_limit=0):
-    """Least squares of ``weight * (f(u) - y)``, with the network's shapes and one weight, or one per output (m_L,)."""
+class ScaledFirstLayer(NetworkLeastSquares):
+    """The same for a first layer ``u -> s * u + b`` with as many units as inputs: 2 m_1 parameters, not (D + 1) m_1.
+
+    Inputs u are products of samples and known directions of weights. `unflatten` gives s as a diagonal matrix.
+    """
+
+    def __init__(self, shapes, *args, **options):
+        super().__init__([(0, 2 * shapes[0][1]), *shapes[1:]], *args, **options)
+
+    def flatten(self, weights, biases):
+        """As that of any network, whose first weights are a diagonal matrix."""
+        rest = flatten_parameters(weights[1:], biases[1:])
+        return np.concatenate([np.diag(weights[0]), biases[0], rest])
+
+    def unflatten(self, params):
+        """A vector (P,) as lists of weights and of biases."""
+        m = self.shapes[0][1] // 2
+        weights, biases = unflatten_parameters(params[2 * m :], self.shapes[1:])
+        return [np.diag(params[:m]), *weights], [params[m : 2 * m], *biases]
+
+    def _passes(self, params, block):
+        reads, sensitivities, residual = super()._passes(params, block)
+        u, B = reads[0][:, :-1], sensitivities[0]
+        first = np.concatenate([u[:, None, :] * B, B], axis=2)
+        return [reads[0][:, -1:], *reads[1:]], [first, *sensitivities[1:]], residual
+
+    def _moved(self, layer, reads, dW):
+        if layer:
+            return super()._moved(layer, reads, dW)
+        scales, biases = dW.reshape(2, -1)
+        return reads[:, :-1] * scales + biases
+
+    def _gathered(self, layer, reads, dz):
+        if layer:
+            return super()._gathered(layer, reads, dz)
+        return np.concatenate([np.sum(reads[:, :-1] * dz, axis=0), dz.sum(axis=0)])
+
+
+def weighted_problem(network, U, Y, weight, *, scaled_first=False, dense_limit=3000, factor_limit=0):
+    """Least squares of ``weight * (f(u) - y)``, with the network's shapes and one weight, or one per output (m_L,).
+
+    `scaled_first`: that of a `ScaledFirstLayer`; limits are those of `NetworkLeastSquares`.
+    """
     shapes = [W.shape for W in network.weights]
     output = network.activations[-1]
     weighted = replace(output, jet=lambda z, order: tuple(weight * d for d in output.jet(z, order)))
     activations = [*network.activations[:-1], weighted]
     limits = {"dense_limit": dense_limit, "factor_limit": factor_limit}
-    return NetworkLeastSquares(shapes, activations, U, weight * Y, **limits)
+    problem = ScaledFirstLayer if scaled_first else NetworkLeastSquares
+    return problem(shapes, activations, U, weight * Y, **limits)
 
 
 @dataclass(frozen=True)
@@ -294,7 +348,7 @@ def fit_network(network, U, Y, stopping=None, *, dense_limit=2000, inner_tol=1e-
     total = max(float(np.sum(Y**2)), np.finfo(float).tiny)
     result = minimize(
         problem,
-        flatten_parameters(start.weights, start.biases),
+        problem.flatten(start.weights, start.biases),
         max_iter=stopping.max_iter,
         target=_EXACT_COST * total,
         ftol=stopping.ftol,

@@ -6,7 +6,6 @@ import numpy as np
 
 from skident.budget import MemoryLimitError
 from skident.network import change_outputs, output_scaling
-from skident.network.calculus import flatten_parameters
 from skident.optim import give_up_when_slow
 from skident.oracle import OutOfBudgetError, above_rounding
 
@@ -46,18 +45,20 @@ _ONE_ROUND = ((1.5, 1.0, 0.5), (NOISY_OUTPUTS, 1.0, 0.5))
 _WEIGHTED_OUTPUTS = ((1000, 20.0), (3000, 10.0), (np.inf, 4.0))
 _WIDE = 8.0  # distance of its farthest typical points, in standard deviations: their outputs determine the most
 _UNIFORM = 12.0**-0.5  # standard deviation of an error uniform over one spacing
+_FACTOR_LIMIT = 12_000  # parameters up to which one matrix is factored: 1.2 GB, a minute
 _TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 
 
-def polish_network(network, U, Y, *, max_iter=60, dense_limit=3000, factor_limit=12_000, callback=None, noise=None):
+def polish_network(network, U, Y, *, max_iter=60, callback=None, noise=None, **options):
     """Minimize ``sum_np ((f_p(u_n) - Y_np) / sigma_p)^2`` over all weights and biases by Levenberg-Marquardt.
 
-    U (n, D) and Y (n, m_L) hold 1.5 to 2 scalar outputs per parameter or more. `dense_limit` and `factor_limit` are
-    those of `NetworkLeastSquares`. ``callback(n_iter)`` is called after every step and may end the iteration with True.
-    `noise` is the standard deviation of every output, the sigma above (scalar or (m_L,)), which makes this the maximum
-    likelihood fit; the iteration then ends when steps are small beside the standard errors. None: sigma is 1, or the
-    standard deviation of Y if the output is linear. Returns the network, its relative root mean square residual
-    (relative to standard deviations if the output is linear) and the number of steps.
+    U (n, D) and Y (n, m_L) hold 1.5 to 2 scalar outputs per parameter or more. `options` are those of
+    `weighted_problem`; with `scaled_first`, the first weights are a diagonal matrix and stay one.
+    ``callback(n_iter)`` is called after every step and may end the iteration with True. `noise` is the standard
+    deviation of every output, the sigma above (scalar or (m_L,)), which makes this the maximum likelihood fit; the
+    iteration then ends when steps are small beside the standard errors. None: sigma is 1, or the standard deviation of
+    Y if the output is linear. Returns the network, its relative root mean square residual (relative to standard
+    deviations if the output is linear) and the number of steps.
 
     From close starts the first damping is proportional to the squared residual, which gives quadratic convergence even
     if the parameters are not all determined (Yamashita and Fukushima, 2001).
@@ -68,10 +69,10 @@ def polish_network(network, U, Y, *, max_iter=60, dense_limit=3000, factor_limit
     sigma = above_rounding(None if noise is None else noise / scale, Y)
     noisy = sigma is not None
     weight = 1.0 if sigma is None else sigma.max() / sigma
-    problem = weighted_problem(network, U, Y, weight, dense_limit=dense_limit, factor_limit=factor_limit)
+    problem = weighted_problem(network, U, Y, weight, **{"factor_limit": _FACTOR_LIMIT, **options})
     total = max(float(np.sum(problem.Y**2)), _TINY)
     close = _CLOSE**2 * total + (_NOISE_FACTOR * Y.size * sigma.max() ** 2 if noisy else 0.0)
-    start = flatten_parameters(network.weights, network.biases)
+    start = problem.flatten(network.weights, network.biases)
     slow, previous = give_up_when_slow(_PATIENCE, close), [np.inf]
 
     def stop(n_iter, cost):

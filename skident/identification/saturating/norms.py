@@ -8,6 +8,7 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from scipy.stats import chi2
 
+from skident.fitting.directions_at_saturation import EXPONENTIAL_RATES
 from skident.network import get_activation
 from skident.optim import BatchedSeparableProblem, Ending, batched_levenberg_marquardt
 
@@ -113,7 +114,6 @@ def _lowest_degree(fits, degrees, shape, noise):
     return fits[..., 0][chosen], fits[..., 1][chosen]
 
 
-EXPONENTIAL_RATES = {"tanh": 2.0, "sigmoid": 1.0}  # limits are approached as exp(-rate z)
 _REACH = np.geomspace(0.05, 600.0, 48)  # distances where the end of a tail is searched, in units of 1 / |w| as known
 _TAIL_START = (
     1e-3  # deviation from the limit, of the step's height, where a tail starts: the fifth power is 1e-15 of it
