@@ -11,7 +11,9 @@ from skident.identification.piecewise.several_outputs.jacobian_polish import pol
 from skident.identification.piecewise.several_outputs.lines_across import line_across_missing
 from skident.identification.piecewise.several_outputs.network import find_network
 from skident.identification.piecewise.several_outputs.planes import PlaneSearch
-from skident.identification.piecewise.several_outputs.roomy_points import roomy_points
+from skident.identification.piecewise.several_outputs.rare_units import rare_units
+from skident.identification.piecewise.several_outputs.roomy_points import active_units, roomy_points
+from skident.identification.piecewise.several_outputs.second_layer_signs import determined, second_layer_signs
 from skident.identification.piecewise.several_outputs.shared_jacobians import Space, good, normals_on_line, scanned
 from skident.identification.piecewise.several_outputs.unseen_weights import UnseenWeights
 from skident.optim import bisect
@@ -108,7 +110,7 @@ def probabilities_of(network):
     return model
 
 
-@pytest.mark.parametrize("shape", [(16, 12, 8, 5), (12, 12, 12, 4)])
+@pytest.mark.parametrize("shape", [(16, 12, 8, 5), (12, 12, 12, 4), (12, 20, 16, 5)])
 def test_fit_to_jacobians_removes_errors_of_all_parameters(shape):
     """Two quadratic steps from relative errors of 1e-7 reach the rounding of the Jacobians."""
     network, rng = planted(shape, 0), np.random.RandomState(0)
@@ -260,6 +262,97 @@ class _Unit:
         low, high = X[Z < 0.0][:20], X[Z > 0.0][:20]
         self.points, _ = bisect(lambda X: np.maximum(X @ W + b, 0.0) @ V[:, j] + c[j] > 0.0, low, high, 60)
         self.direction = U[j] / np.linalg.norm(U[j])
+
+
+def without(network, units, rng):
+    """The second layer of a network but for some units, with random signs: W, b, V, c, U, and those signs."""
+    (W, V, U), (b, c, _) = network.weights, network.biases
+    kept = np.setdiff1d(np.arange(len(c)), units)
+    return W, b, V[:, kept], c[kept], U[kept], rng.choice([-1.0, 1.0], len(kept))
+
+
+@pytest.mark.parametrize("n_missing", [0, 1, 3])
+def test_signs_of_the_second_layer_though_units_are_missing(n_missing):
+    """The first units lost are those that are nearly always active, or nearly never."""
+    for seed in range(4):
+        network, rng = planted((16, 24, 24, 8), seed), np.random.RandomState(seed)
+        X = rng.standard_normal((300, 16))
+        H = np.maximum(X @ network.weights[0] + network.biases[0], 0.0)
+        share = np.mean(H @ network.weights[1] + network.biases[1] > 0.0, axis=0)
+        lost = np.argsort(-np.abs(share - 0.5))[:n_missing]
+        _, _, V, c, U, signs = without(network, lost, rng)
+        Z = (H @ V + c) * signs
+        found = second_layer_signs(Z, 2.0 * network(X) - np.abs(Z) @ U, U, np.empty((0, 8)))
+        assert determined(found)
+        np.testing.assert_array_equal(np.sign(found), signs)
+
+
+@pytest.mark.parametrize(("n_missing", "least"), [(0, 6), (1, 4), (2, 2)])
+def test_rare_units_follow_from_what_other_units_leave(n_missing, least):
+    """A rate: in small networks both units may be active at most of the samples that show one."""
+    n_found = 0
+    for seed in range(6):
+        network, rng = planted((16, 24, 24, 8), seed), np.random.RandomState(seed)
+        X = np.array([0.5, 1.0, 2.0, 3.0])[np.arange(600) % 4, None] * rng.standard_normal((600, 16))
+        H = np.maximum(X @ network.weights[0] + network.biases[0], 0.0)
+        share = np.mean(H @ network.weights[1] + network.biases[1] > 0.0, axis=0)
+        order = np.argsort(-np.abs(share - 0.5))
+        lost = order[(np.abs(share[order] - 0.5) < 0.49)][:n_missing]  # the others are no part of the function here
+        W, b, V, c, U, _ = without(network, lost, rng)
+
+        def left(X, W=W, b=b, V=V, c=c, U=U, network=network):
+            return network(X) - np.maximum(np.maximum(X @ W + b, 0.0) @ V + c, 0.0) @ U
+
+        units = rare_units((W, b), U, X, left(X), left, rng)
+        if units is None:
+            continue
+        v, d, u = units
+        further = rng.standard_normal((500, 16))
+        errors = left(further) - np.maximum(np.maximum(further @ W + b, 0.0) @ v + d, 0.0) @ u
+        n_found += np.abs(errors - np.median(errors, axis=0)).max() < 1e-4 and len(d) == n_missing
+    assert n_found >= least
+
+
+def test_errors_of_known_units_are_no_further_units():
+    network, rng = planted((16, 24, 24, 8), 0), np.random.RandomState(0)
+    W, b, V, c, U, _ = without(network, [], rng)
+    V = V.copy()
+    V[3, 5] += 0.01  # an error along the outgoing weights of unit 5
+    X = rng.standard_normal((600, 16))
+
+    def left(X):
+        return network(X) - np.maximum(np.maximum(X @ W + b, 0.0) @ V + c, 0.0) @ U
+
+    assert len(rare_units((W, b), U, X, left(X), left, rng)[1]) == 0
+
+
+def test_pairs_of_units_that_are_rarely_active_together_are_so_at_some_roomy_points():
+    network, rng = planted((8, 14, 12, 4), 1), np.random.RandomState(0)
+    known = rng.standard_normal((6, 8))
+    X, _ = roomy_points(network, 4, rng, lambda points: points, known=known)
+
+    def together(X):
+        return (X @ network.weights[0] + network.biases[0] > 0.0).T.astype(float) @ active_units(network, X)
+
+    possible = together(10.0 * rng.standard_normal((20_000, 8))) > 200.0
+    assert together(known)[possible].min() == 0.0
+    assert together(np.concatenate([known, X]))[possible].min() >= 1.0
+
+
+def test_an_unknown_normal_is_measured_next_to_its_critical_point():
+    """Errors of other normals of the line do not add to it."""
+    network, rng = planted((12, 10, 8, 4), 0), np.random.RandomState(0)
+    space, line = line_of(network, rng)
+    normals_on_line(space, line, rng)
+    i = int(np.flatnonzero(good(line))[len(line.positions) // 2])
+    true = line.normals[i].copy()
+    line.normals *= 1.0 + 1e-4 * rng.standard_normal(line.normals.shape)
+    line.normals[i] = np.nan
+    before = len(line.jacobians)
+    normals_on_line(space, line, rng)
+    assert len(line.jacobians) == before + 2
+    # One of 16 known neighbours on each side is next to it at most.
+    assert np.linalg.norm(line.normals[i] - true) < 1e-2 * np.linalg.norm(true)
 
 
 def test_short_lines_determine_single_weights():

@@ -42,7 +42,8 @@ def polished_on_jacobians(space, network, rng, known=()):
 
     Within a linear region, the Jacobian is ``J = W_3^T D_2 W_2^T D_1 W_1^T`` with known 0-1 diagonals D. A step solves
     its linearization by LSQR: changes of W_1 are eliminated, and the other layers are preconditioned by one matrix
-    each. Jacobians that are `known` need no queries; further ones are measured at roomy points if these are too few.
+    each. The first layer may be wider than the input. Jacobians that are `known` need no queries; further ones are
+    measured at roomy points if these are too few.
     Memory is a few times that of the Jacobians, ``2 P`` to ``3 P`` numbers for P parameters; if `max_memory` is less,
     the given network is returned.
     """
@@ -113,6 +114,7 @@ class _Linearized:
         self.A = self.W3.T * self.on2 * weights  # (G, m_L, m_2)
         self.M = (self.A @ self.W2.T) * self.on1  # (G, m_L, m_1)
         self.jacobians = self.M / weights @ self.W1.T
+        self.wide = self.W1.shape[1] > len(self.W1)
 
     def solved(self, J, dtype):
         """Weights after a step towards Jacobians J, with LSQR in a precision."""
@@ -120,7 +122,6 @@ class _Linearized:
         R = self.weights * (J - self.jacobians)
         flat = self.M.reshape(-1, m1)
         Q = scipy.linalg.orth(flat)
-        inverse = np.linalg.pinv(self.W1.T)
         rows, columns, L3 = (factor.astype(dtype) for factor in self._preconditioners())
         low, low_Q = self._in_precision(dtype), Q.astype(dtype)
 
@@ -130,40 +131,42 @@ class _Linearized:
             return (V2 @ columns) * rows, L3 @ V3
 
         def forward(v):
-            C = low._change(*split(v)).reshape(-1, m1)
+            C = low._change(*split(v)).reshape(len(flat), -1)
             return (C - low_Q @ (low_Q.T @ C)).ravel()
 
         def adjoint(y):
             # The residuals of LSQR are orthogonal to Q already.
-            V2, V3 = low._adjoint(y.astype(dtype).reshape(R.shape[0], mL, m1))
+            V2, V3 = low._adjoint(y.astype(dtype).reshape(R.shape[0], mL, -1))
             return np.concatenate([((V2 * rows) @ columns.T).ravel(), (L3.T @ V3).ravel()])
 
-        target = (R @ inverse).reshape(-1, m1)
+        # In coordinates of the first layer, or of the input if these are fewer.
+        target = (R if self.wide else R @ np.linalg.pinv(self.W1.T)).reshape(len(flat), -1)
         target = (target - Q @ (Q.T @ target)).ravel()
         operator = LinearOperator((len(target), m1 * m2 + m2 * mL), matvec=forward, rmatvec=adjoint)
         d2, d3 = split(lsqr(operator, target, atol=_TOL, btol=_TOL, iter_lim=_ITERATIONS)[0])
-        left = R - self._change(d2, d3) @ self.W1.T
+        change = self._change(d2, d3)
+        left = R - (change if self.wide else change @ self.W1.T)
         d1 = np.linalg.lstsq(flat, left.reshape(len(flat), -1))[0].T
         return [self.W1 + d1, self.W2 + d2, self.W3 + d3]
 
     def _in_precision(self, dtype):
         """A copy whose arrays have a dtype."""
         low = copy.copy(self)
-        for name in ("W2", "on1", "scaled2", "A"):
+        for name in ("W1", "W2", "on1", "scaled2", "A"):
             setattr(low, name, getattr(self, name).astype(dtype))
         return low
 
     def _change(self, d2, d3):
-        """Change (G, m_L, m_1) of ``W_3^T D_2 W_2^T D_1`` with changes d2 of W_2 and d3 of W_3."""
+        """Change (G, m_L, m_1) of ``W_3^T D_2 W_2^T D_1`` with changes d2 of W_2 and d3 of W_3; (G, m_L, k) if wide."""
         m1, m2 = self.W2.shape
         C = self.A.reshape(-1, m2) @ d2.T  # one large product is faster than one per Jacobian
         C += (d3.T * self.scaled2).reshape(-1, m2) @ self.W2.T
         C = C.reshape(len(self.A), -1, m1)
         C *= self.on1
-        return C
+        return C @ self.W1.T if self.wide else C
 
     def _adjoint(self, Y):
-        Y = Y * self.on1
+        Y = (Y @ self.W1 if self.wide else Y) * self.on1
         m1, m2 = self.W2.shape
         flat = Y.reshape(-1, m1)
         V2 = flat.T @ self.A.reshape(-1, m2)

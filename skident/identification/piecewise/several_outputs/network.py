@@ -24,7 +24,8 @@ _MAX_ROUNDS = 2  # of further lines if units of the second layer are missing
 _LEAST_LINES = 4  # of a first layer that is wider than the input: fewer do not show all of its units
 _CHECKS = 60  # further outputs per radius that the network must explain
 _MORE_CHECKS = 300  # the same before a network whose first layer is wider than the input is accepted: a rare unit
-_HINT_LINES = 6  # aimed at critical points of no unit that is recovered, before these are taken for errors
+_LINES_PER_FIT = 3  # after a fit that does not explain outputs
+_CHECKED_NEAR = 0.1  # distance of points to be checked from critical points of no unit, over that from the center
 _CHECKED_RADII = (0.5, 1.0, 2.0, 3.0, 10.0)  # standard deviations of these
 _MAX_POLISHED = 10_000  # parameters up to which all of them are fitted to outputs (budget: 1 s)
 _POLISH_OUTPUTS = 1.75  # outputs per parameter of that fit
@@ -120,14 +121,14 @@ def _from_new_lines(space, rng, callback, n_units=0, lines=None):
 
 
 def _wide(space, lines, rng, callback, max_polished):
-    """The network whose first layer is wider than the input, from `lines` and further ones, fitted to outputs.
+    """The network whose first layer is wider than the input, from `lines` and further ones, then fitted.
 
     A fit removes errors of weights that few critical points determine: they cost fewer queries than more lines.
     """
-    layers, missed, failure, n_hints = WideLayers(space, lines, rng), [], None, 0
+    layers, missed, failure, n_fitted = WideLayers(space, lines, rng), [], None, 0
     while layers.extend(missed[0] if len(missed) else None):
         missed = []
-        if layers.n_done < _LEAST_LINES:
+        if layers.n_done < max(_LEAST_LINES, n_fitted):
             continue
         try:
             network = _with_readout(space.query, *layers.solved(), rng)
@@ -136,15 +137,14 @@ def _wide(space, lines, rng, callback, max_polished):
             continue
         if callback is not None:
             callback(sum(network.layer_widths[:-1]))
-        missed = _unexplained(space, network, rng)
-        n_hints += len(missed) == 0 and bool(layers.hints)
-        if len(missed) == 0 and (not layers.hints or n_hints > _HINT_LINES):
-            missed = _unexplained(space, network, rng, _MORE_CHECKS)
+        missed = _unexplained(space, network, rng, tol=_FITTED_ERROR)
+        if len(missed) == 0:
+            network, n_fitted = (
+                _fitted_again(space, network, layers.jacobians, rng, max_polished),
+                layers.n_done + _LINES_PER_FIT,
+            )
+            missed = _unexplained(space, network, rng, _MORE_CHECKS, near=layers.open_points)
             if len(missed) == 0:
-                return _fitted_again(space, network, rng, max_polished)
-        elif layers.is_complete and len(_unexplained(space, network, rng, tol=_FITTED_ERROR)) == 0:
-            network = _fitted_again(space, network, rng, max_polished)
-            if len(_unexplained(space, network, rng, _MORE_CHECKS)) == 0:
                 return network
         failure = NotIdentified(
             STAGE, "unexplained", f"a network {network.layer_widths} does not explain further outputs."
@@ -212,9 +212,13 @@ def _fitted_to_outputs(space, network, rng, max_polished):
         return network
 
 
-def _fitted_again(space, network, rng, max_polished):
-    """The network after fits to outputs until further ones are explained: some of its weights have errors of 1e-4."""
+def _fitted_again(space, network, jacobians, rng, max_polished):
+    """The network after fits until further outputs are explained: some of its weights have errors of 1e-4."""
     for _ in range(_MAX_FITS):
+        network = polished_on_jacobians(space, network, rng, jacobians)
+        exact = len(_unexplained(space, network, rng, tol=_EXACT_ERROR)) == 0
+        if exact and network.n_parameters > _MAX_POLISHED:
+            break
         network = _fitted_to_outputs(space, network, rng, max_polished)
         if network.n_parameters > max_polished or len(_unexplained(space, network, rng, tol=_EXACT_ERROR)) == 0:
             break
@@ -246,10 +250,18 @@ def _active(network, X):
     return np.maximum(X @ W + b, 0.0) @ V + c > 0.0
 
 
-def _unexplained(space, network, rng, n_checks=_CHECKS, tol=_MAX_ERROR):
-    """Further points (n, D) whose outputs a network does not explain, up to what its polish removes."""
+def _unexplained(space, network, rng, n_checks=_CHECKS, tol=_MAX_ERROR, near=()):
+    """Further points (n, D) whose outputs a network does not explain, up to what its polish removes.
+
+    Some lie `near` given points (k, D) besides.
+    """
     X = np.array(_CHECKED_RADII)[:, None, None] * rng.standard_normal((len(_CHECKED_RADII), n_checks, network.n_inputs))
-    X = space.within_reach(X.reshape(-1, network.n_inputs))
+    X = X.reshape(-1, network.n_inputs)
+    if len(near):
+        base = near[np.arange(_CHECKS) % len(near)]
+        far = np.linalg.norm(base, axis=1, keepdims=True) / np.sqrt(base.shape[1])
+        X = np.concatenate([X, base + _CHECKED_NEAR * far * rng.standard_normal(base.shape)])
+    X = space.within_reach(X)
     Y = space.query(X)
     errors, spread = np.abs(network(X) - Y).max(axis=1), np.abs(Y - Y.mean(axis=0)).max(axis=1)
     return X[errors > tol * np.maximum(spread, np.median(spread))]

@@ -10,6 +10,9 @@ _RADII = (10.0, 1.0, 30.0, 3.0)  # standard deviations of random points: far out
 _CANDIDATES = 30  # points among which the one farthest from activation boundaries is chosen
 LEAST_ACTIVE = 6  # points at which a unit of the second layer is active, those of the orthant included
 _ACTIVE_SHARE = 0.2  # of all points, the same: a unit with 6 of 80 had errors 100 times as large
+_RANDOM = 2000  # roomy points among which those of rare pairs of units are chosen (budget: 0.5 s)
+_LEAST_PAIRS = 4  # points at which two units are active together
+_MOST_PAIR_POINTS = 60  # (budget)
 _FLOOR = 0.1  # least pre-activation of the first layer's units at the points of rare ones, over its deviation
 _CLEAR = 2.0  # ratio of the terms for and against a rare unit there
 _TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
@@ -25,11 +28,15 @@ def roomy_points(network, n, rng, within_reach, known=None):
     """Points (n or more, k), each the roomiest of several, and their distances from the nearest boundary (n or more,).
 
     Rare units of the second layer have further points, at which the units of the first layer are all active, if too few
-    `known` points (q, k) are among those at which they are.
+    `known` points (q, k) are among those at which they are. If the first layer is wider than the input, rare pairs of
+    units have further points instead.
     """
     radii = np.array(_RADII)[np.arange(n * _CANDIDATES) % len(_RADII)]
     X = within_reach(radii[:, None] * rng.standard_normal((n * _CANDIDATES, network.n_inputs)))
     X, room, active = _roomiest(network, X)
+    if network.n_inputs < network.layer_widths[0]:  # outputs of the first layer are not free
+        more, more_room = _points_for_rare_pairs(network, rng, within_reach, np.concatenate([known, X]))
+        return np.concatenate([X, more]), np.concatenate([room, more_room])
     n_active = active.sum(axis=0) + (0 if known is None else active_units(network, known).sum(axis=0))
     missing = np.maximum(max(LEAST_ACTIVE, int(_ACTIVE_SHARE * n)) - n_active, 0)
     which = np.repeat(np.repeat(np.arange(len(missing)), missing), _CANDIDATES)
@@ -52,6 +59,30 @@ def _points_with_active(network, which, rng):
     more = np.maximum(1.0, _CLEAR * down / np.maximum(up, _TINY))
     H = np.where(weights > 0.0, H * more[:, None], H)
     return (H - b) @ np.linalg.pinv(W)
+
+
+def _points_for_rare_pairs(network, rng, within_reach, known):
+    """Points, and their distances from boundaries, at which pairs of units of both layers are active: rare pairs.
+
+    These are active together at few of the `known` points (q, k). Weights between them are determined there only. Of
+    random points, that with the most such pairs is taken each time.
+    """
+    radii = np.array(_RADII)[np.arange(_RANDOM * _CANDIDATES) % len(_RADII)]
+    X, room, second = _roomiest(
+        network, within_reach(radii[:, None] * rng.standard_normal((len(radii), len(known[0]))))
+    )
+    W, b = network.weights[0], network.biases[0]
+    first, second = (X @ W + b > 0.0).astype(float), second.astype(float)
+    missing = _LEAST_PAIRS - (known @ W + b > 0.0).T.astype(float) @ active_units(network, known)
+    chosen = []
+    for _ in range(_MOST_PAIR_POINTS):
+        shared = np.sum(first @ np.maximum(missing, 0.0) * second, axis=1)
+        best = int(np.argmax(shared))
+        if not shared[best] > 0.0:
+            break
+        chosen.append(best)
+        missing -= np.outer(first[best], second[best])
+    return X[chosen], room[chosen]
 
 
 def _roomiest(network, X):

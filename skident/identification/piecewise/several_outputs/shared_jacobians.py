@@ -25,6 +25,7 @@ STAGE = "layers (shared Jacobians)"
 _MAX_BOUNDARIES = 20_000  # on a line (budget)
 _LEAST_JUMP = 1e-6  # of a critical point, over the largest: where logits are nearly lost, their errors look like jumps
 _LEAST_SINGULAR = 0.08  # of the unit jumps of critical points that share a Jacobian: errors grow by its inverse
+_KNOWN_BESIDE = 8  # known critical points before the first unknown one, and after the last, among whose gaps to choose
 _LATE_SHARE = 0.6  # of the critical points that could share a Jacobian, after which the widest interval is chosen
 _STEP = 0.4  # first step of a Jacobian over the width of its interval: most boundaries are four times as far away
 _TRIES = 12  # steps of which the outputs must be straight on one (budget)
@@ -197,8 +198,14 @@ def _solve_group(line, group, unknown, U, before, after):
 
 
 def _intervals(unknown, U, widths):
-    """Intervals (0 is before the first critical point) for Jacobians, between which unknown jumps are independent."""
-    n, chosen, start = len(unknown), [0], 0
+    """Intervals (0 is before the first critical point) for Jacobians, between which unknown jumps are independent.
+
+    Few known critical points lie beside the unknown ones: errors of their normals are taken for those of the others.
+    """
+    n, first = len(unknown), int(np.argmax(unknown))
+    least = max(0, first - _KNOWN_BESIDE)
+    start = least + int(np.argmax(widths[least : first + 1]))
+    chosen = [start]
     while start < n and unknown[start:].any():
         stop = best = start + 1
         while stop <= n:
@@ -208,7 +215,8 @@ def _intervals(unknown, U, widths):
             best, stop = stop, stop + 1
         first = start + max(1, int(np.ceil(_LATE_SHARE * (best - start))))
         if best == n:  # the rest needs no Jacobian of its own
-            first = max(first, int(np.flatnonzero(unknown)[-1]) + 1)
+            last = int(np.flatnonzero(unknown)[-1]) + 1
+            first, best = max(first, last), max(first, min(n, last + _KNOWN_BESIDE))
         start = first + int(np.argmax(widths[first : best + 1]))
         chosen.append(start)
     return chosen

@@ -8,6 +8,8 @@ from skident.oracle import NotIdentified
 
 from .first_layer import random_line
 from .lines_across import line_across_missing
+from .rare_units import rare_units
+from .second_layer_signs import determined, second_layer_signs
 from .shared_jacobians import STAGE, good, normals_on_line
 from .unseen_weights import UnseenWeights
 
@@ -35,8 +37,6 @@ _DETERMINED = 1e-5  # least next one, over the largest
 _WEAK = 1e-6  # singular value over the largest, below which equations leave weights as they are
 _OVERDETERMINED = 2.0  # equations per sign of the first layer
 _SIGN_STEPS = 8  # of reweighted least squares
-_LEAST_ERROR = 1e-6  # of a sample over the largest, below which its weight grows no more
-_SIGN_ERROR = 0.1  # difference of a sign from 1 or -1 from which it is not determined
 _INLIER = 1e-7  # relative residual of the signs' equations beyond which they count less
 _SAMPLES_PER_UNIT = 8  # of the second layer, at which outputs show its signs
 _MORE_SAMPLES = 40  # beside these
@@ -79,9 +79,16 @@ class WideLayers:
         return True
 
     @property
-    def is_complete(self):
-        """Whether all critical points are those of determined units."""
-        return not self.undetermined and not self.hints
+    def jacobians(self):
+        """All Jacobians that lines have measured."""
+        return [one for line in [*self.lines[: self.n_done], *self.short_lines] for one in line.jacobians]
+
+    @property
+    def open_points(self):
+        """Critical points (n, D) of units that are not determined: of rare ones, or errors."""
+        return np.concatenate(
+            [np.empty((0, self.space.n_coordinates))] + [unit.points for unit, *_ in self.undetermined + self.hints]
+        )
 
     def _near_undetermined(self):
         """A point near a critical point of a unit that is not determined, a direction or None, and the line's reach.
@@ -262,28 +269,24 @@ class WideLayers:
 
     def _with_signs(self, W, b, V, c, U):
         """The second layer with signs s_j that explain outputs: ``1/2 sum_j u_j (|z_j| + s_j z_j)`` and constants."""
-        (X, Y), (m, mL) = self._outputs(_SAMPLES_PER_UNIT * len(c) + _MORE_SAMPLES), U.shape
+        X, Y = self._outputs(_SAMPLES_PER_UNIT * len(c) + _MORE_SAMPLES)
         H = np.maximum(X @ W + b, 0.0)
         Z = H @ V + c
-        A = np.hstack([np.einsum("nj,jp->npj", Z, U).reshape(-1, m), np.tile(np.eye(mL), (len(X), 1))])
-        sizes = np.maximum(np.linalg.norm(A, axis=0), _TINY)
-        left = 2.0 * Y - np.abs(Z) @ U
-        weights = np.ones(len(X))  # samples at which missing units are active count less
-        for _ in range(_SIGN_STEPS):
-            rows = np.repeat(weights, mL)
-            solution = np.linalg.lstsq(A * rows[:, None] / sizes, left.ravel() * rows)[0] / sizes
-            signs = solution[:m]
-            if np.all(np.abs(np.abs(signs) - 1.0) < _SIGN_ERROR):
-                break
-            errors = np.linalg.norm(left - (A @ solution).reshape(left.shape), axis=1)
-            weights = 1.0 / np.sqrt(np.maximum(errors, _LEAST_ERROR * errors.max()))
-        if np.any(np.abs(np.abs(signs) - 1.0) > _SIGN_ERROR):
+        others = [unit.direction for unit, *_ in self.undetermined + self.hints]
+        signs = second_layer_signs(Z, 2.0 * Y - np.abs(Z) @ U, U, np.array(others).reshape(-1, U.shape[1]))
+        if not determined(signs):
             raise NotIdentified(STAGE, "signs", "outputs do not determine the signs of the second layer.")
-        signs = np.sign(signs)
-        left = Y - np.maximum(H @ (V * signs) + c * signs, 0.0) @ U
+        V, c = V * np.sign(signs), c * np.sign(signs)
+
+        def left(X, Y):
+            return Y - np.maximum(np.maximum(X @ W + b, 0.0) @ V + c, 0.0) @ U
+
         if self.n_crossed < len(c):  # once for each unit: the samples are the same
-            self.n_crossed, self.across = len(c), line_across_missing(W, b, X, left, self.rng)
-        return V * signs, c * signs, U
+            self.n_crossed, self.across = len(c), line_across_missing(W, b, X, left(X, Y), self.rng)
+        more = rare_units((W, b), U, X, left(X, Y), lambda X: left(X, self.space.query(X)), self.rng)
+        if more is None:
+            return V, c, U
+        return np.hstack([V, more[0]]), np.concatenate([c, more[1]]), np.concatenate([U, more[2]])
 
 
 def _weights(W, b, unit):
@@ -397,6 +400,6 @@ def _signs(normals, offsets, units):
     for _ in range(_SIGN_STEPS):
         s = np.linalg.lstsq((A * weights[:, None, None]).reshape(-1, m1), (y * weights[:, None]).ravel())[0]
         weights = 1.0 / np.maximum(np.linalg.norm(A @ s - y, axis=1) / _INLIER, 1.0)
-    if np.any(np.abs(np.abs(s) - 1.0) > _SIGN_ERROR):
+    if not determined(s):
         raise NotIdentified(STAGE, "signs", "the signs of the first layer are not determined.")
     return np.sign(s)
