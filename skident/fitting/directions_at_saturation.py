@@ -19,7 +19,7 @@ _NO_EFFECT = 1e-9  # relative singular value of effects: rounding of the differe
 _NEWTON_STEPS = 3  # by the network known so far, whose errors then matter in second order only
 _ROUNDS = 4  # budget: two suffice from errors of 1e-4
 _BEST_CHANGE = 3e-8  # the root of the outputs' rounding: what a step is divided by, the change squared multiplied
-_STEPS = (1.0, 100.0)  # in pre-activations: the first one, from unknown errors, and the longest one
+_STEPS = (1.0, 1000.0)  # in pre-activations: the first one, from unknown errors, and the longest one
 _ACCURACY = 1e-14  # of entries relative to the weights: beyond, conditioning decides
 _MODEL_ERROR = 1e-3  # relative, of curvatures by a network that is known roughly
 _ROUNDINGS = 10.0  # of an output and of an input, in one change of outputs
@@ -39,9 +39,7 @@ def correct_directions(oracle, weights, biases, activation, rng, *, behind=None)
 
     Raises NotIdentified if the outputs change otherwise, as by a unit that is missing.
     """
-    step, remaining = _STEPS[0], np.inf
-    if behind is not None:
-        step = np.sqrt(_STEPS[0] * _STEPS[1])
+    step, remaining = _STEPS[0] if behind is None else _STEPS[1], np.inf
     for _ in range(_ROUNDS):
         place = _Places(oracle, weights, biases, activation, rng, behind, step)
         weights, change = _corrected(place)
