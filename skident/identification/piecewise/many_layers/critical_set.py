@@ -8,14 +8,14 @@ import numpy as np
 
 from ..several_outputs.shared_jacobians import good, normals_on_line, scanned
 
-__all__ = ["CriticalSet", "Lines", "lines_between", "straight_lines"]
+__all__ = ["GRID", "CriticalSet", "Lines", "lines_between", "straight_lines"]
 
 _REACH = 30.0  # half length of lines over sqrt(D)
 _RADII = (0.5, 1.0, 2.0)  # of their origins, in standard deviations of the inputs
 _PAIRS = 100  # first pairs of points on a line: between fewer ones, small bumps of deep units are lost
 _FEWER_PAIRS = 20  # the same of lines between two points
-_BEYOND = 2.0  # half length of these over the distance of the points
-_GRID = 800  # positions of a line at which units are predicted
+_BEYOND = 0.8  # half length of these over the distance of the points
+GRID = 800  # positions of a line at which units are predicted
 _SPREADS = (1e-3, 1e-4, 1e-5)  # half distances of the points that test a predicted crossing, over sqrt(D)
 _EPS = np.finfo(float).eps / 2.0  # rounding of one output
 _BEND_ERRORS = 12.0  # errors of the outputs that a second difference of a bend exceeds
@@ -56,7 +56,7 @@ class Lines:
         return (self.origins[:, None] + t * self.directions[:, None]).reshape(-1, self.origins.shape[1])
 
 
-def straight_lines(n, n_inputs, rng, n_grid=_GRID):
+def straight_lines(n, n_inputs, rng, n_grid=GRID):
     """Random `Lines` near the center."""
     radii = np.array(_RADII)[rng.randint(len(_RADII), size=n), None]
     V = rng.standard_normal((n, n_inputs))
@@ -70,7 +70,7 @@ def _grid(n_inputs, n):
     return np.sqrt(n_inputs) * np.sinh(np.linspace(-end, end, n))
 
 
-def lines_between(X, Y, n_grid=_GRID):
+def lines_between(X, Y, n_grid=GRID):
     """`Lines` through points X and Y (n, D) and some way beyond."""
     V = Y - X
     length = np.maximum(np.linalg.norm(V, axis=1), np.finfo(float).tiny)

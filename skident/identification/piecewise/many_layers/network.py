@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import numpy as np
 
 from ..deep.readout import read_out
 from ..several_outputs.shared_jacobians import Space
-from .critical_set import CriticalSet, lines_between
+from .aimed_lines import aimed_lines
+from .critical_set import CriticalSet
 from .handover import RecoveredLayer, as_layer_units
 from .known_prefix import KnownPrefix
 from .signs import layer_signs, linear_direction
@@ -14,20 +16,17 @@ from .units import LayerSearch
 
 __all__ = ["find_layers"]
 
-_FEWEST_LINES = 10  # at first
-_MOST_LINES = 40  # the same: the hyperplanes of the first layer meet all of them
-_FIRST_POINTS = 2400  # critical points on these: most units have 20 or more (budget: 60 queries each)
-_MORE_LINES = 5  # at random
-_QUIET_LINES = 5  # per layer, where few of its units are active
+_FEWEST_LINES = 8  # at first
+_MOST_LINES = 16  # the same: the hyperplanes of the first layer meet all of them
+_FIRST_POINTS = 1200  # critical points on these (budget: 30 queries each)
+_AIMED_LINES = 8  # per layer, where single units of it dominate
+_MORE_LINES = 2  # at random
+_MORE_SEARCHES = 3  # of units of a layer, if some seem to be missing
 _ROUNDS = 2  # of further lines, and of all layers (budget: 5 to 10 s each)
 _MOST_LAYERS = 10  # hidden ones (budget)
 _FEWEST_LAYERS = 2  # that are worth a start: others may not be ReLU units
 _LAST_SHARE = 0.6  # share of outputs explained above which a layer is the last hidden one
-_POOL = 6000  # points among which those with few active units are chosen
-_POOL_RADII = (0.5, 1.0, 3.0)  # standard deviations of these
-_QUIET_SHARE = 0.015  # of them
-_FITS = 0.05  # share of clusters that fit, above which no unit is missing that is always active
-_GAIN = 0.1  # of that share, with a linear unit for a missing one
+_KNOWN = 1e-7  # distance from the boundary of a known unit up to which a critical point is its, relative
 _MOST_LINEAR = 3  # missing units of one layer that are always active
 _LIFT_POINTS = 4000  # at which linear units are active as ReLU units
 _STEEPEST = 1e6  # weight that keeps a unit inactive, or active, in units of the known ones, above which there is none
@@ -74,40 +73,53 @@ class _ManyLayers:
         return layers[: max(len(layers) - 1, 1)]
 
     def _explore(self):
-        """Scan further random lines, and lines between points where few units of some layer are active.
-
-        There, units change their signs that are active nearly everywhere else.
-        """
+        """Scan further lines, at random and where units change their signs that hardly do so elsewhere."""
         self.critical.extend(_MORE_LINES)
-        for prefix in self.prefixes[-2:]:
-            X = self.rng.choice(_POOL_RADII, (_POOL, 1)) * self.rng.standard_normal((_POOL, prefix.n_inputs))
-            n_active = np.sum(prefix.outputs(X) > 0.0, axis=1) + self.rng.uniform(size=_POOL)
-            quiet = X[np.argsort(n_active)[: int(_QUIET_SHARE * _POOL)]]
-            pairs = quiet[self.rng.permutation(len(quiet))[: 2 * _QUIET_LINES]]
-            self.critical.extend_along(lines_between(*np.split(pairs, 2)))
+        for prefix in self.prefixes[1:]:
+            self.critical.extend_along(aimed_lines(prefix, _AIMED_LINES, self.rng))
 
     def _recover(self):
         """The share of outputs that as many layers explain as are recovered, and these."""
-        prefix, explained = KnownPrefix(self.space.n_coordinates), np.zeros(len(self.critical), dtype=bool)
-        self.prefixes, layers = [prefix], []
+        prefix, layers, first = KnownPrefix(self.space.n_coordinates), [], len(self.prefixes)
+        self.prefixes = [prefix]
         for depth in range(_MOST_LAYERS):
-            search = LayerSearch(self.critical, prefix, explained)
-            units = search.run(self.units.get(depth, []))
+            if depth and depth >= first:
+                self.critical.extend_along(aimed_lines(prefix, _AIMED_LINES, self.rng))
+            for n_more in range(_MORE_SEARCHES, -1, -1):
+                search = LayerSearch(self.critical, prefix, self._explained(prefix))
+                units = search.run(self.units.get(depth, []))
+                complete = False
+                if units:
+                    self.units[depth] = units
+                    C, b = search.weights()
+                    layer = RecoveredLayer(prefix, units, C, b, np.zeros((len(C), 0)))
+                    if self.callback is not None:
+                        self.callback(sum(len(one.units) for one in [*layers, layer]))
+                    share = self._share_explained(prefix, C, b)
+                    if share > _LAST_SHARE:
+                        return share, [*layers, layer]
+                    signed, complete = self._signed(search, n_more == 0)
+                if os.environ.get("DBG"): print("   depth", depth+1, "units", len(units), "complete", complete, self._fit if units else "", "queries", self.probe.oracle.n_queries, flush=True)
+                if complete or n_more == 0 or not units:
+                    break
+                if depth:
+                    self.critical.extend_along(aimed_lines(prefix, _AIMED_LINES, self.rng))
+                else:
+                    self.critical.extend(_AIMED_LINES)
             if not units:
                 break
-            self.units[depth], explained = units, search.explained
-            C, b = search.weights()
-            layers.append(RecoveredLayer(prefix, units, C, b, np.zeros((len(C), 0))))
-            if self.callback is not None:
-                self.callback(sum(len(layer.units) for layer in layers))
-            share = self._share_explained(prefix, C, b)
-            if share > _LAST_SHARE:
-                return share, layers
-            C, b, mask, linear = self._signed(search)
-            layers[-1] = RecoveredLayer(prefix, units, C, b, linear)
+            C, b, mask, linear = signed
+            layers.append(RecoveredLayer(prefix, units, C, b, linear))
             prefix = prefix.extended(C, b, mask, linear)
             self.prefixes.append(prefix)
+            if not complete:
+                break
         return 0.0, layers
+
+    def _explained(self, prefix):
+        """Which critical points are on the boundary of a known unit: a mask (n,)."""
+        X = self.critical.points
+        return prefix.room(X) < _KNOWN * (self.space.unit + np.linalg.norm(X, axis=1))
 
     def _share_explained(self, prefix, C, b):
         """Share of the outputs that are linear in what units with weights C and biases b add to the layer before."""
@@ -116,25 +128,29 @@ class _ManyLayers:
         layers, lift = prefix.as_relu_layers(lines.grid_points[i])
         return read_out(self.probe, layers, C, b - lift @ C, self.rng).share
 
-    def _signed(self, search):
-        """Weights, biases, masks of a layer's units with their signs, and linear units (m, r) for missing ones."""
+    def _signed(self, search, with_linear):
+        """Weights, biases, masks of a layer's units with their signs, and linear units (m, r) for missing ones.
+
+        Also whether no further unit seems to be missing.
+        """
         C, b = search.weights()
         mask = np.array([unit.mask for unit in search.units]).T
         index = search.usable()
         index = index[~np.any((search.H[index] != 0.0) @ (~mask), axis=1)]
         linear, args = np.zeros((len(C), 0)), (self.critical, search.H, search.A, index)
-        signs, fit = layer_signs(*args, (C, b, linear), self.rng)
-        for _ in range(_MOST_LINEAR):
-            direction = None if fit > _FITS else linear_direction(*args, (C, b, linear))
+        fit = layer_signs(*args, (C, b, linear), self.rng)
+        for _ in range(_MOST_LINEAR if with_linear else 0):
+            direction = None if fit.complete else linear_direction(*args, (C, b, linear))
             if direction is None:
                 break
             more = np.column_stack([linear, direction])
-            new_signs, new_fit = layer_signs(*args, (C, b, more), self.rng)
-            if new_fit < fit + _GAIN:
+            new = layer_signs(*args, (C, b, more), self.rng)
+            if not new.is_better(fit):
                 break
-            signs, fit, linear = new_signs, new_fit, more
+            fit, linear = new, more
+        signs = fit.signs; self._fit = (fit.cluster_share, fit.n_violations, fit.n_able)
         C, mask, passed = _with_kept_signs(search, signs, C * signs, b * signs, mask)
-        return C, b * signs, mask, np.column_stack([linear, passed])
+        return (C, b * signs, mask, np.column_stack([linear, passed])), fit.complete
 
 
 def _with_kept_signs(search, signs, C, b, mask):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 
 import numpy as np
 
 from .consensus import accurate_vector, clusters_of_jumps, gram_matrices, smallest_eigenpair
+from .spans import Spans
 
-__all__ = ["layer_signs", "linear_direction"]
+__all__ = ["SignFit", "layer_signs", "linear_direction"]
 
 _LEAST_POINTS = 6  # of a cluster that says something
 _MOST_CLUSTERS = 60  # (budget)
@@ -19,21 +21,62 @@ _TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 _PARALLEL = 1.0 - 1e-6  # cosine of the angle to a unit that is known
 _SMALL_ANGLE = 1e-6  # sine of an angle that is rounding
 _NEXT = 1e-6  # second residual per critical point of clusters that determine their unit
-_ALL_SIGNS = 8  # units up to which all signs are tried (budget)
+_ALL_SIGNS = 10  # units up to which all signs are tried (budget)
+_VIOLATION = 10.0  # cost of a normal that contradicts the signs, in logarithms of the clusters' residuals
+_MORE_VIOLATIONS = 5  # than the least, of signs that clusters decide among
+_FEWEST_ABLE = 12  # normals that could contradict the signs, fewer than which say nothing
+_CLEAR_VIOLATIONS = 4  # of them that say that units are missing, if there are few
+_MOST_VIOLATIONS = 0.15  # share of these that contradict the right signs, of units of the layer that are not recovered
+_FITTING_CLUSTERS = 0.05  # share of clusters that fit, above which no unit is missing that is always active
+_GAIN = 0.1  # of that share, and of the normals, with a linear unit for a missing one
 _STARTS = 6  # of the search otherwise
 _RANK_TOL = 1e-9  # eigenvalue over the largest of features that are independent
 _BATCH = 20_000  # eigenvalue problems at a time (memory)
 _BEST = -11.0  # least logarithm of eigenvalues that counts
 _WORST = -2.0  # the largest one
 _FITS = 1e-9  # residual per critical point of a cluster that one unit explains
+_OTHER_SIGNS = 24  # random ones: a cluster that fits most of them says nothing
+_MOST_FITTING = 0.5  # share of these that a telling cluster fits at most
 _INDEPENDENT = 1e-7  # singular value over the largest of gradients that are independent
 _CLEAR = 0.5  # votes for a sign, over the most for one, with which all are certain
 _OFF_SPAN = 1e-5  # part of a normal outside of the span of the gradients
 _SILENT = 1e-5  # coefficient of a silent unit, over the largest
 
 
+@dataclass(frozen=True)
+class SignFit:
+    """Signs (K,) of a layer's units, and how deeper critical points agree with them.
+
+    `cluster_share` of the points in clusters are one unit's, and of `n_able` normals `n_violations` contradict them.
+    """
+
+    signs: np.ndarray
+    cluster_share: float
+    n_violations: int
+    n_able: int
+
+    @property
+    def span_share(self):
+        """Share of the normals that agree; None if these are too few."""
+        enough = self.n_able >= _FEWEST_ABLE or self.n_violations >= _CLEAR_VIOLATIONS
+        return 1.0 - self.n_violations / self.n_able if enough else None
+
+    @property
+    def complete(self):
+        """Whether no unit is missing that is active at most points."""
+        if self.span_share is not None:
+            return self.span_share > 1.0 - _MOST_VIOLATIONS
+        return self.cluster_share > _FITTING_CLUSTERS
+
+    def is_better(self, other):
+        """Whether these signs agree with clearly more points than others."""
+        if self.span_share is not None and other.span_share is not None and self.span_share > other.span_share + _GAIN:
+            return True
+        return self.cluster_share > other.cluster_share + _GAIN
+
+
 def layer_signs(critical, H, A, index, units, rng):
-    """Signs (K,) of `units`, and the share of the critical points in clusters that then are one unit's.
+    """The `SignFit` of `units`.
 
     H (n, m) and A (n, m, D) are the outputs and gradients of the layer before at all critical points, and `index` are
     those of deeper units. `units` are weights C (m, K), biases b (K,) and weights (m, r) of linear units beside them.
@@ -41,22 +84,29 @@ def layer_signs(critical, H, A, index, units, rng):
     C, b, linear = units
     matrices = _matrices(critical, H, A, index, units)
     K = len(b)
+    spans = Spans.of(critical, H, A, index, units, rng)
     votes = _votes(critical, H, A, index, C, b) if linear.shape[1] == 0 else np.zeros(K)
     if np.abs(votes).min() > _CLEAR * max(np.abs(votes).max(), 1.0):
         best = np.sign(votes)
     elif K <= _ALL_SIGNS:
         signs = np.array(list(itertools.product([-1.0, 1.0], repeat=K)))
-        best = signs[np.argmin(_costs(matrices, signs))]
+        wrong = spans.violations(signs)[0]
+        few = wrong <= wrong.min() + _MORE_VIOLATIONS
+        signs, wrong = signs[few], wrong[few]
+        best = signs[np.argmin(_costs(matrices, signs) + _VIOLATION * wrong)]
     else:
-        best = _descent(matrices, votes, rng)
-    return best, _share_of_fits(matrices, best)
+        best = _descent(lambda s: _costs(matrices, s) + _VIOLATION * spans.violations(s)[0], votes, rng)
+    wrong, able = spans.violations(best[None])
+    return SignFit(best, _share_of_fits(matrices, best, rng), int(wrong[0]), int(able[0]))
 
 
-def _share_of_fits(matrices, signs):
-    """Share of critical points in clusters that one unit explains, under given signs."""
+def _share_of_fits(matrices, signs, rng):
+    """Share of critical points in clusters that one unit explains under given signs, but not under most others."""
     sizes = matrices[0]
-    values = _cluster_values(matrices, signs[None])[:, 0]
-    return float(np.sum(sizes[values < _FITS]) / max(np.sum(sizes), 1.0))
+    others = rng.choice([-1.0, 1.0], (_OTHER_SIGNS, len(signs)))
+    fits = _cluster_values(matrices, np.vstack([signs, others])) < _FITS
+    telling = fits[:, 1:].mean(axis=1) < _MOST_FITTING
+    return float(np.sum(sizes[telling & fits[:, 0]]) / max(np.sum(sizes[telling]), 1.0))
 
 
 def _matrices(critical, H, A, index, units):
@@ -130,21 +180,21 @@ def _votes(critical, H, A, index, C, b):
     return votes[~off].sum(axis=0)
 
 
-def _descent(matrices, votes, rng):
+def _descent(costs, votes, rng):
     """The best signs from several starts, one change at a time."""
     K, best, best_cost = len(votes), None, np.inf
     for start in range(_STARTS):
         signs = np.where(votes != 0.0, np.sign(votes), rng.choice([-1.0, 1.0], K))
         if start >= _STARTS // 2:
             signs = rng.choice([-1.0, 1.0], K)
-        cost = _costs(matrices, signs[None])[0]
+        cost = costs(signs[None])[0]
         while True:
             changed = np.where(np.eye(K, dtype=bool), -signs, signs)
-            costs = _costs(matrices, changed)
-            k = int(np.argmin(costs))
-            if costs[k] >= cost - 1e-9:
+            new = costs(changed)
+            k = int(np.argmin(new))
+            if new[k] >= cost - 1e-9:
                 break
-            signs, cost = changed[k], costs[k]
+            signs, cost = changed[k], new[k]
         if cost < best_cost:
             best, best_cost = signs, cost
     return best

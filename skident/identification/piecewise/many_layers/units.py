@@ -8,6 +8,7 @@ import numpy as np
 
 from skident.optim import bisect
 
+from .aimed_lines import aimed_lines
 from .consensus import clusters_of_jumps, grown, null_vectors, partial_units
 from .critical_set import straight_lines
 from .unit_fit import fitted_unit, with_weights_at
@@ -38,6 +39,7 @@ _LEAST_CLUSTER = 4  # critical points of one jump from which a unit is solved fo
 _SAME_COSINE = 1.0 - 1e-10  # of the known weights of two units that are one
 _LEAST_SHARED = 1e-3  # norm of weights that two parts of a unit share, over that of all
 _FURTHER = 80  # lines of these
+_FURTHER_AIMED = 40  # where units change their signs that hardly do so elsewhere
 _TESTED = 40  # predicted points on further lines, where outputs are queried
 _TESTED_HERE = 40  # the same on the lines of the set without a critical point there
 
@@ -73,6 +75,8 @@ class LayerSearch:
         self.grid = prefix.outputs(critical.lines.grid_points)
         self.grid_certain = prefix.certain(critical.lines.grid_points)
         self.further = straight_lines(_FURTHER, prefix.n_inputs, self.rng, _FURTHER_GRID)
+        if prefix.weights:
+            self.further = self.further.joined(aimed_lines(prefix, _FURTHER_AIMED, self.rng, _FURTHER_GRID))
         self.further_grid = prefix.outputs(self.further.grid_points)
         self.further_certain = prefix.certain(self.further.grid_points)
         self.scale = np.sqrt(1.0 + np.median(np.sum(self.H**2, axis=1)))

@@ -30,7 +30,9 @@ _LATE_SHARE = 0.6  # of the critical points that could share a Jacobian, after w
 _STEP = 0.4  # first step of a Jacobian over the width of its interval: most boundaries are four times as far away
 _TRIES = 12  # steps of which the outputs must be straight on one (budget)
 _SHRINK = 0.6  # ratio of successive ones
-_PROBES = 5  # random differences that test a step
+_PROBES = 3  # random differences that test a step: a further output confirms the Jacobian
+_FIRST_TRIES = 6  # steps tested by one difference before (budget)
+_FIRST_SHRINK = 0.3  # ratio of these: the first steps are 30 to 100 times too long in deep networks
 _PROBE_LENGTH = 3.5  # length of these in steps
 _FINAL_STEP = 0.4  # of the tested step: a step along an axis meets boundaries that random ones do not
 _STRAIGHT_ERRORS = 8.0  # errors of the outputs up to which they are straight
@@ -231,16 +233,14 @@ def jacobians_at(space, points, steps, rng):
         return []
     (n, k), F0, steps = points.shape, space.query(points), steps / _FINAL_STEP
     errors = np.array([space.error_at(*one) for one in zip(points, F0, strict=True)])
-    todo = np.arange(n)
-    for _ in range(_TRIES):
-        V = rng.standard_normal((len(todo), _PROBES, k))
-        V *= (_PROBE_LENGTH * steps[todo])[:, None, None] / np.linalg.norm(V, axis=2, keepdims=True)
-        ends = _differences(space, points[todo], np.concatenate([V, -V], axis=1), F0[todo])
-        bent = np.abs(ends[:, :_PROBES] + ends[:, _PROBES:]).max(axis=(1, 2)) >= _STRAIGHT_ERRORS * errors[todo]
-        todo = todo[bent]
-        if len(todo) == 0:
-            break
-        steps[todo] *= _SHRINK
+    for n_probes, shrink, tries in ((1, _FIRST_SHRINK, _FIRST_TRIES), (_PROBES, _SHRINK, _TRIES)):
+        todo = np.arange(n)
+        for _ in range(tries):
+            bent = _bent(space, points[todo], _PROBE_LENGTH * steps[todo], n_probes, (F0[todo], errors[todo]), rng)
+            todo = todo[bent]
+            if len(todo) == 0:
+                break
+            steps[todo] *= shrink
     steps, found, todo = steps * _FINAL_STEP, [None] * n, np.arange(n)
     per_call = max(1, _CALL_BYTES // (8 * (k + 1) * k))
     for _ in range(_MORE_TRIES):
@@ -254,6 +254,17 @@ def jacobians_at(space, points, steps, rng):
             break
         steps[todo] *= _MORE_SHRINK
     return found
+
+
+def _bent(space, points, lengths, n_probes, outputs, rng):
+    """Whether outputs bend (n,) along one of a few random directions, between moves of some lengths (n,) both ways.
+
+    `outputs` are those (n, m_L) at the points (n, k), and their errors (n,).
+    """
+    V = rng.standard_normal((len(points), n_probes, points.shape[1]))
+    V *= lengths[:, None, None] / np.linalg.norm(V, axis=2, keepdims=True)
+    ends = _differences(space, points, np.concatenate([V, -V], axis=1), outputs[0])
+    return np.abs(ends[:, :n_probes] + ends[:, n_probes:]).max(axis=(1, 2)) >= _STRAIGHT_ERRORS * outputs[1]
 
 
 def _forward(space, points, steps, F0, errors, rng):

@@ -1,0 +1,66 @@
+"""Signs of a layer's units from single critical points: normals are combinations of the active units' gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["Spans"]
+
+_MOST_POINTS = 150  # critical points (budget: 0.5 s with all signs of eight units)
+_RANK_TOL = 1e-9  # singular value over the largest of gradients that are independent
+_ACTIVE_RANK_TOL = 1e-8  # the same of the active units' gradients
+_INSIDE = 1e-5  # relative part of a normal outside of a span: rounding of normals
+_BATCH = 20_000  # singular value decompositions at a time (memory)
+_TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Critical points behind a layer, in orthonormal coordinates of the span of its inputs' gradients.
+
+    A deeper unit is affine in the layer's active units, within a linear region: its normal is a combination of their
+    gradients, and of those of linear units. Where these are fewer than the dimension of the span, this contradicts
+    wrong signs. Attributes: dimensions `ranks` (n,); `normals` (n, r); gradients `units` (n, r, K) and `linear`
+    (n, r, q); `sides` (n, K), signs of the pre-activations.
+    """
+
+    ranks: np.ndarray
+    normals: np.ndarray
+    units: np.ndarray
+    linear: np.ndarray
+    sides: np.ndarray
+
+    @classmethod
+    def of(cls, critical, H, A, index, units, rng):
+        """Of some of the critical points `index`; `units` are weights (m, K), biases (K,) and linear weights (m, q)."""
+        C, b, linear = units
+        index = rng.permutation(index)[:_MOST_POINTS]
+        s, Vt = np.linalg.svd(A[index], full_matrices=False)[1:]
+        kept = s > _RANK_TOL * np.maximum(s[:, :1], _TINY)
+        V = Vt * kept[:, :, None]
+        normals = np.einsum("nrd,nd->nr", V, critical.normals[index])
+        inside = np.abs(1.0 - np.linalg.norm(normals, axis=1)) < _INSIDE
+        gradients = np.einsum("nrd,nmd->nrm", V[inside], A[index[inside]])
+        J = gradients @ C
+        J /= np.maximum(np.linalg.norm(J, axis=1, keepdims=True), _TINY)
+        sides = np.sign(H[index[inside]] @ C + b)
+        return cls(kept[inside].sum(axis=1), normals[inside], J, gradients @ linear, sides)
+
+    def violations(self, signs):
+        """Numbers (q,) of normals that contradict signs (q, K), and of those that could."""
+        on = signs[:, None] == self.sides  # (q, n, K)
+        few = on.sum(axis=2) + self.linear.shape[2] < self.ranks
+        i, j = np.nonzero(few)
+        wrong, able = np.zeros(few.shape, dtype=bool), np.zeros(few.shape, dtype=bool)
+        for start in range(0, len(i), _BATCH):
+            p, k = i[start : start + _BATCH], j[start : start + _BATCH]
+            M = np.concatenate([self.units[k] * on[p, k][:, None], self.linear[k]], axis=2)
+            U, s, _ = np.linalg.svd(M, full_matrices=False)
+            kept = s > _ACTIVE_RANK_TOL * np.maximum(s[:, :1], _TINY)
+            inner = np.einsum("nrk,nr->nk", U, self.normals[k]) * kept
+            off = self.normals[k] - np.einsum("nrk,nk->nr", U, inner)
+            wrong[p, k] = np.linalg.norm(off, axis=1) > _INSIDE
+            able[p, k] = kept.sum(axis=1) < self.ranks[k]
+        return wrong.sum(axis=1), able.sum(axis=1)
