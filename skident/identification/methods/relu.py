@@ -29,6 +29,7 @@ _MAX_UNITS = 1000  # hidden units at most of one layer of unknown width (budget)
 # Reasons of `NotIdentified` for which a network may have more than one hidden layer.
 _MORE_LAYERS = {"layers", "crowded", "bent", "signs", "ambiguous", "undecided", "unexplained", "unresolved"}
 _MOST_INPUTS = 40  # up to which critical points of all layers are measured first (budget: D + 12 queries each)
+_NEARLY_RIGHT = 0.01  # share of wrong outputs of their network below which other methods are not tried
 _THREE_HIDDEN_LAYERS = 4  # and the output layer: facets alone need fewer queries
 _FURTHER_CHECKS = 17  # outputs that decide whether units are missing, per held-out sample (budget)
 _MAX_POLISHED = 30_000  # parameters up to which bits, or a small tol, are worth a fit to outputs (budget: 20 s)
@@ -111,14 +112,17 @@ class ActivationBoundaries:
         """See `Method`. With unknown depth, one hidden layer is tried first: lines soon show if there are more."""
         hidden = problem.activations[0]
         uncertain = hidden == "relu" and problem.detected is not None
-        leaky = uncertain or hidden == "leaky_relu"
+        leaky, tried = uncertain or hidden == "leaky_relu", None
         if problem.widths is not None and len(problem.widths) > 2:
             return _deep(problem, leaky)
         if problem.widths is None and hidden == "relu" and _shares_jacobians(problem):
             try:
                 return _with_shared_jacobians(problem)
-            except NotIdentified:  # one hidden layer, three and more, or a first layer that is wider than the input
-                pass
+            except NotIdentified as error:  # one hidden layer, three or more, or a first layer wider than the input
+                if error.reason == "deep" and _has_shared_critical_points(problem):
+                    tried = _from_critical_points(problem, _deep_probe(problem))
+                    if tried[0] is not None and tried[0].wrong_share < _NEARLY_RIGHT:
+                        return _deep_attempt(problem, tried[0])
         try:
             return _relu_or_leaky(problem) if uncertain else _shallow(problem, hidden)
         except NotIdentified as error:
@@ -126,13 +130,13 @@ class ActivationBoundaries:
                 raise NotIdentified(error.stage, error.reason, f"{_HIDDEN_CLIP} {error}") from error
             if problem.widths is not None or error.reason not in _MORE_LAYERS:
                 raise
-            return _deep_after(error, problem, leaky)
+            return _deep_after(error, problem, leaky, tried)
 
 
 METHOD = ActivationBoundaries()
 
 
-def _deep_after(error, problem, leaky):
+def _deep_after(error, problem, leaky, tried):
     """Several hidden layers, after one hidden layer ended in an error."""
     if problem.widths is None and problem.oracle.accuracy.exact and not problem.oracle.restricted:
         try:
@@ -140,7 +144,7 @@ def _deep_after(error, problem, leaky):
         except NotIdentified:
             pass
     try:
-        return _deep(problem, leaky)
+        return _deep(problem, leaky, tried)
     except (NotIdentified, OutOfBudgetError) as deeper:
         raise NotIdentified(
             "activation boundaries",
@@ -201,8 +205,8 @@ def _shallow(problem, hidden, linear=True):
     return replace(attempt, sample=found.sample, undetermined=undetermined)
 
 
-def _deep(problem, leaky):
-    """Any number of hidden layers; two if the outputs are not exact."""
+def _deep(problem, leaky, tried=None):
+    """Any number of hidden layers; two if the outputs are not exact. `tried` is what critical points gave before."""
     oracle = problem.oracle
     if _is_noisy(oracle):
         return _noisy_deep(problem)
@@ -211,10 +215,23 @@ def _deep(problem, leaky):
             return _with_shared_jacobians(problem)
         except NotIdentified:  # another depth or width: layer by layer below
             pass
-    probe = DeepProbe(oracle, probe_of(oracle, problem.rng).output_error, problem.held_out.outputs.std(axis=0))
-    found = _from_critical_points(problem, probe) if _has_shared_critical_points(problem) else None
+    probe = _deep_probe(problem)
+    if tried is None:
+        tried = _from_critical_points(problem, probe) if _has_shared_critical_points(problem) else (None,)
+    found = tried[0]
     if found is None or found.wrong_share:
         found = _better(found, lambda: _by_facets(problem, probe, leaky))
+    return _deep_attempt(problem, found)
+
+
+def _deep_probe(problem):
+    """The `DeepProbe` of the model."""
+    error = probe_of(problem.oracle, problem.rng).output_error
+    return DeepProbe(problem.oracle, error, problem.held_out.outputs.std(axis=0))
+
+
+def _deep_attempt(problem, found):
+    """The attempt of a `DeepNetwork`."""
     caveat, evidence = _evidence_of(found)
     pairs = bool(found.n_linear or found.n_skips)
     minimal = pairs or not _has_alike_units(found.network)  # pairs are alike, and declared
@@ -237,13 +254,16 @@ def _by_facets(problem, probe, leaky=False, start=None):
 
 
 def _from_critical_points(problem, probe):
-    """The `DeepNetwork` that starts from the layers of one set of critical points; None if it explains too little."""
+    """The `DeepNetwork` that starts from the layers of one set of critical points, alone in a tuple.
+
+    It is None if these layers explain too little.
+    """
     try:
         with problem.log.stage("layers (critical points of all layers)", problem.oracle, None, "units") as entry:
             start = find_layers(probe, problem.rng, entry["progress"])
-        return None if start is None else _by_facets(problem, probe, start=start)
+        return (None if start is None else _by_facets(problem, probe, start=start),)
     except NotIdentified:
-        return None
+        return (None,)
 
 
 def _better(found, search):

@@ -8,11 +8,13 @@ import pytest
 from skident import NetworkIdentifier
 from skident.datasets import make_network
 from skident.identification.piecewise.deep.network import find_deep_relu_network
+from skident.identification.piecewise.many_layers.aimed_lines import aimed_lines
 from skident.identification.piecewise.many_layers.consensus import clusters_of_jumps, grown, null_vectors, partial_units
-from skident.identification.piecewise.many_layers.critical_set import CriticalSet, lines_between
+from skident.identification.piecewise.many_layers.critical_set import CriticalSet, lines_between, straight_lines
 from skident.identification.piecewise.many_layers.known_prefix import KnownPrefix
 from skident.identification.piecewise.many_layers.network import find_layers
 from skident.identification.piecewise.many_layers.signs import layer_signs, linear_direction
+from skident.identification.piecewise.many_layers.spans import Spans
 from skident.identification.piecewise.many_layers.unit_fit import fitted_unit, with_weights_at
 from skident.identification.piecewise.many_layers.units import LayerSearch
 from skident.identification.piecewise.several_outputs.shared_jacobians import Space
@@ -87,6 +89,53 @@ def test_lines_between_points_pass_through_both():
 
 
 @pytest.mark.parametrize("seed", range(3))
+def test_normals_of_known_units_need_no_jacobians(seed):
+    network, prefix = random_network(SHAPE, seed), prefix_of(random_network(SHAPE, seed), 2)
+    queries, found = [], []
+    for known in (None, prefix):
+        calls = []
+        space = Space(lambda X, calls=calls: calls.append(len(X)) or network(X), 10, np.full(4, ERROR), np.sqrt(10.0))
+        critical = CriticalSet(space, np.random.RandomState(seed))
+        critical.extend_along(straight_lines(4, 10, np.random.RandomState(seed)), known)
+        queries.append(sum(calls))
+        found.append(critical)
+    assert queries[1] < 0.9 * queries[0] and len(found[0]) == len(found[1])
+    assert np.all(np.abs(np.sum(found[0].normals * found[1].normals, axis=1)) > 1.0 - 1e-9)
+    layer, _ = labels(network, found[1].points)
+    assert np.array_equal(found[1].explained(prefix, found[1].points)[0], (layer == 0) | (layer == 1))
+
+
+def test_aimed_lines_meet_rare_units_more_often():
+    n_aimed = n_random = 0
+    for seed in range(4):
+        network = random_network(SHAPE, seed)
+        prefix, rng = prefix_of(network, 1), np.random.RandomState(seed)
+        w = np.append(-1.0, np.full(len(network.biases[0]) - 1, 1.0))  # active unless the first input dominates
+        for lines, aimed in ((aimed_lines(prefix, 8, rng), True), (straight_lines(8, 10, rng), False)):
+            z = (prefix.outputs(lines.grid_points) @ w + 0.1).reshape(8, -1)
+            crossed = np.sum(z[:, 1:] * z[:, :-1] < 0.0)
+            n_aimed, n_random = n_aimed + crossed * aimed, n_random + crossed * (not aimed)
+    assert n_aimed > 1.5 * n_random
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_normals_contradict_wrong_signs_and_missing_units(seed):
+    network, rng = random_network((12, 10, 8, 8, 4), seed), np.random.RandomState(seed)
+    critical = critical_set(network, seed)
+    layer, _ = labels(network, critical.points)
+    H, A = prefix_of(network, 1).outputs_and_gradients(critical.points)
+    W, b, index = network.weights[1], network.biases[1], np.flatnonzero((layer > 1) & critical.reliable)
+    linear = np.zeros((len(W), 0))
+    spans = Spans.of(critical, H, A, index, (W, b, linear), rng)
+    flipped = np.where(np.eye(8, dtype=bool), -1.0, 1.0)
+    wrong, able = spans.violations(np.vstack([np.ones(8), flipped]))
+    assert wrong[0] == 0 and able[0] > 0 and np.all(wrong[1:] > 0)
+    fewer = Spans.of(critical, H, A, index, (W[:, 1:], b[1:], linear), rng)
+    assert fewer.violations(np.ones((1, 7)))[0][0] > 0
+    assert Spans.of(critical, H, A, index, (W[:, 1:], b[1:], W[:, :1]), rng).violations(np.ones((1, 7)))[0][0] == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
 def test_parts_of_one_unit_agree_and_give_its_weights(seed):
     network = random_network(SHAPE, seed)
     critical = critical_set(network, seed)
@@ -152,8 +201,8 @@ def test_signs_of_a_layer_follow_from_the_next_ones(shape):
             W, b = network.weights[k], network.biases[k]
             signs = rng.choice([-1.0, 1.0], len(b))
             index, none = np.flatnonzero((layer > k) & critical.reliable), np.zeros((len(W), 0))
-            found, _ = layer_signs(critical, H, A, index, (W * signs, b * signs, none), rng)
-            right += np.array_equal(found, signs)
+            fit = layer_signs(critical, H, A, index, (W * signs, b * signs, none), rng)
+            right += np.array_equal(fit.signs, signs) and fit.complete
     assert right >= 5
 
 
@@ -172,8 +221,8 @@ def test_a_missing_unit_that_is_always_active_is_found_as_a_linear_part():
         units = W[:, 1:], b[1:], none
         found = linear_direction(critical, H, A, index, units)
         if found is not None:
-            more = layer_signs(critical, H, A, index, (*units[:2], found), critical.rng)[1]
-            right += more > layer_signs(critical, H, A, index, units, critical.rng)[1] + 0.1
+            more = layer_signs(critical, H, A, index, (*units[:2], found), critical.rng)
+            right += more.is_better(layer_signs(critical, H, A, index, units, critical.rng))
     assert right >= 2
 
 
@@ -183,9 +232,8 @@ def test_units_of_a_layer_are_found_and_no_others(depth):
     for seed in range(3):
         network = random_network(SHAPE, seed)
         critical = critical_set(network, seed, 25)
-        layer, _ = labels(network, critical.points)
         W, b = network.weights[depth], network.biases[depth]
-        search = LayerSearch(critical, prefix_of(network, depth), layer < depth)
+        search = LayerSearch(critical, prefix_of(network, depth))
         for unit in search.run([]):
             x = np.append(unit.w[unit.mask], unit.b)
             true = np.vstack([W[unit.mask], b])
@@ -197,8 +245,7 @@ def test_units_of_a_layer_are_found_and_no_others(depth):
 def test_a_single_unit_of_a_layer_is_found():
     network = random_network((5, 3, 1, 3), 0)
     critical = critical_set(network, 0)
-    layer, _ = labels(network, critical.points)
-    search = LayerSearch(critical, prefix_of(network, 1), layer < 1)
+    search = LayerSearch(critical, prefix_of(network, 1))
     search.run([])
     assert [cosine(unit.w, network.weights[1][:, 0]) > 1.0 - 1e-9 for unit in search.units] == [True]
     unit = replace(search.units[0], share=0.9, wrong=critical.points[:3])

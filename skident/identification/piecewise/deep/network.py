@@ -29,9 +29,12 @@ from .validation import (
 
 __all__ = ["DeepNetwork", "find_deep_relu_network"]
 
-_MOST_LAYERS = 6  # hidden ones; boundaries of deeper units are too short to be followed
+_MOST_LAYERS = 6  # hidden ones; boundaries of deeper units are too short to be followed, unless there are
+_FURTHER_LAYERS = 2  # beyond those that the search starts from
 _N_REPAIRS = 12  # rounds of explaining wrong outputs
 _PATIENCE = 2  # rounds, or lines, without progress that end a search
+_NEARLY_RIGHT = 0.01  # share of wrong outputs below which the search ends after
+_WORSE_ROUNDS = 3  # repairs that do not help
 _MAX_LINES = 12  # followed per layer
 _MAX_SEARCHES = 15  # times that more lines are scanned where nothing else helps
 _LAST_SHARE = 0.6  # share of explained outputs above which a layer was the last hidden one
@@ -91,7 +94,7 @@ def find_deep_relu_network(
         search.first.planes, search.layers = start
     try:
         search.run()
-    except OutOfBudgetError:
+    except (NotIdentified, OutOfBudgetError):
         if search.best is None:
             raise
     return search.best
@@ -114,13 +117,15 @@ class _DeepSearch:
         """Rounds of reading and repair, until held-out outputs are right or nothing helps."""
         if not self.layers:
             self._find_first_layer()
+        n_worse = 0
         for n_repairs in range(_N_REPAIRS + 1):
             readout = self._read_layers()
             self.share = readout.share
             if self.share > _LAST_SHARE:
                 found, validation = self._validated(readout, n_repairs)
-                self.best = found if self.best is None or found.wrong_share < self.best.wrong_share else self.best
-                if found.wrong_share == 0:
+                better = self.best is None or found.wrong_share < self.best.wrong_share
+                self.best, n_worse = (found, 0) if better else (self.best, n_worse + 1)
+                if found.wrong_share == 0 or (self.best.wrong_share < _NEARLY_RIGHT and n_worse == _WORSE_ROUNDS):
                     return
                 progress = self._explain_errors(validation)
             else:
@@ -168,7 +173,7 @@ class _DeepSearch:
         """The readout of the first layers that explain the outputs, or of as many as can be recovered."""
         layers, (W, b), undetermined = [], (self.first.planes[:, :-1].T, self.first.planes[:, -1]), None
         self.incomplete, self.handed_back, slope = None, False, self.slope
-        for depth in range(1, _MOST_LAYERS + 1):
+        for depth in range(1, max(_MOST_LAYERS, max(self.layers, default=0) + _FURTHER_LAYERS) + 1):
             readout = read_out(self.probe, layers, W, b, self.rng, undetermined=undetermined, slope=slope)
             if readout.share > (_WHOLE_SHARE if self.idle or depth in self.layers else _LAST_SHARE):
                 break

@@ -58,6 +58,7 @@ _MAX_SOLUTIONS = 16  # sign vectors listed
 _NEAREST = 9  # points nearest to a boundary that decide a sign behind it, an odd number
 _STEEPEST = 1e3  # weight, beside others of norm 1, that is still filled in
 _BEYOND = 1.01  # factor of the weight that just keeps a unit inactive
+_NO_RELU_LAYERS = ("activation boundaries", "unexplained", "the recovered layers are not those of ReLU units.")
 
 
 @dataclass(frozen=True)
@@ -202,7 +203,7 @@ class _OutputFit:
 def _fit(A, fit, probe):
     """Robust coefficients of the features A on the outputs of an `_OutputFit`, and the share of these they explain."""
     if not np.isfinite(A).all():  # weights that no unit has, of a network that is none of ReLU units
-        raise NotIdentified("activation boundaries", "unexplained", "the recovered layers are not those of ReLU units.")
+        raise NotIdentified(*_NO_RELU_LAYERS)
     errors = _EXPLAINED_NOISE if probe.resolution > NOISY else _EXPLAINED_ERRORS
     explained = max(_EXPLAINED / probe.resolution, errors)
     coef, residual = fit_outputs(
@@ -212,6 +213,8 @@ def _fit(A, fit, probe):
         settled=_SETTLED * explained,
         floor=lambda residual: _FLOOR * np.median(residual) + _LEAST_FLOOR,
     )
+    if not np.isfinite(coef).all():
+        raise NotIdentified(*_NO_RELU_LAYERS)
     return coef, float(np.mean(residual < explained))
 
 

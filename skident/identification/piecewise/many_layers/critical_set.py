@@ -16,6 +16,8 @@ _PAIRS = 100  # first pairs of points on a line: between fewer ones, small bumps
 _FEWER_PAIRS = 20  # the same of lines between two points
 _BEYOND = 0.8  # half length of these over the distance of the points
 GRID = 800  # positions of a line at which units are predicted
+_KNOWN = 1e-7  # distance from the boundary of a known unit up to which a critical point is its, relative
+_LEAST_COSINE = 1e-2  # of a known normal with the line: the jump along the line determines its length
 _SPREADS = (1e-3, 1e-4, 1e-5)  # half distances of the points that test a predicted crossing, over sqrt(D)
 _EPS = np.finfo(float).eps / 2.0  # rounding of one output
 _BEND_ERRORS = 12.0  # errors of the outputs that a second difference of a bend exceeds
@@ -100,11 +102,14 @@ class CriticalSet:
         """Scan further random lines, and determine the normals of their critical points."""
         self.extend_along(straight_lines(max(n_lines, 0), self.space.n_coordinates, self.rng))
 
-    def extend_along(self, new):
-        """Scan further `Lines`, and determine the normals of their critical points."""
+    def extend_along(self, new, prefix=None):
+        """Scan further `Lines`, and determine the normals of their critical points; a `KnownPrefix` gives those of its.
+
+        Critical points of known units need no Jacobians.
+        """
         start = len(self.lines)
         self.lines = self.lines.joined(new)
-        scans = [self._scan(*one) for one in zip(new.origins, new.directions, new.scales, strict=True)]
+        scans = [self._scan(*one, prefix) for one in zip(new.origins, new.directions, new.scales, strict=True)]
         for name, part in (
             ("points", [s.points for s in scans]),
             ("normals", [_units(s.normals) for s in scans]),
@@ -116,11 +121,23 @@ class CriticalSet:
         ):
             setattr(self, name, np.concatenate([getattr(self, name), *part]))
 
-    def _scan(self, origin, direction, scale):
+    def explained(self, prefix, X):
+        """Which points (n, D) are on the boundary of a unit of a `KnownPrefix`, a mask (n,), and its normals (n, D)."""
+        room, normals = prefix.nearest_boundary(X)
+        return room < _KNOWN * (self.space.unit + np.linalg.norm(X, axis=1)), normals
+
+    def _scan(self, origin, direction, scale, prefix):
         low, high = scale * self.lines.grid[[0, -1]]
         options = {"length_scale": scale * self.space.unit, "n_pairs": _PAIRS if scale == 1.0 else _FEWER_PAIRS}
         line = scanned(self.space.seen_from(origin), origin, direction, low, high, self.rng, **options)
-        normals_on_line(self.space, line, self.rng)
+        if prefix is not None and len(line.positions):
+            explained, normals = self.explained(prefix, line.points)
+            along = normals @ direction
+            k = np.flatnonzero(explained & prefix.certain(line.points) & (np.abs(along) > _LEAST_COSINE))
+            line.normals[k] = normals[k] * (line.sizes[k] / along[k])[:, None]
+            line.residuals[k], line.errors[k] = 0.0, 0.0
+        if np.isnan(line.normals).any():
+            normals_on_line(self.space, line, self.rng)
         return line
 
     def nearest(self, line, t):

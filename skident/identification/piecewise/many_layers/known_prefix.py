@@ -71,16 +71,23 @@ class KnownPrefix:
 
     def room(self, X):
         """Distances (n,) of points (n, D) from the nearest boundary of a known unit, if these were planes."""
+        return self.nearest_boundary(X)[0]
+
+    def nearest_boundary(self, X):
+        """Distances (n,) of points (n, D) from the nearest boundary of a known unit, and its unit normals (n, D)."""
         n, D = X.shape
-        A, room = np.broadcast_to(np.eye(D), (n, D, D)), np.full(n, np.inf)
+        A, room, normals = np.broadcast_to(np.eye(D), (n, D, D)), np.full(n, np.inf), np.zeros((n, D))
         for W, b, floor in self.layers:
             Z, G = X @ W + b, np.matmul(W.T, A)
             norms = np.linalg.norm(G, axis=2)
             bent = (norms > _NO_GRADIENT) & np.isfinite(floor)
             gaps = np.where(bent, np.abs(Z) / np.maximum(norms, _NO_GRADIENT), np.inf)
-            room = np.minimum(room, gaps.min(axis=1))
+            k = gaps.argmin(axis=1)
+            i = np.flatnonzero(gaps[np.arange(n), k] < room)
+            room[i] = gaps[i, k[i]]
+            normals[i] = G[i, k[i]] / norms[i, k[i], None]
             X, A = np.maximum(Z, floor), G * (Z > floor)[:, :, None]
-        return room
+        return room, normals
 
     def as_relu_layers(self, X):
         """Weights and biases of ReLU layers with the same outputs at points X (n, D), but for a lift (m,) of the last.

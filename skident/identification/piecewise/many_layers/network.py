@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import numpy as np
 
-from ..deep.readout import read_out
+from ..kernel.robust_fit import fit_outputs
 from ..several_outputs.shared_jacobians import Space
 from .aimed_lines import aimed_lines
-from .critical_set import CriticalSet
+from .critical_set import CriticalSet, straight_lines
 from .handover import RecoveredLayer, as_layer_units
 from .known_prefix import KnownPrefix
 from .signs import layer_signs, linear_direction
@@ -21,14 +20,23 @@ _MOST_LINES = 16  # the same: the hyperplanes of the first layer meet all of the
 _FIRST_POINTS = 1200  # critical points on these (budget: 30 queries each)
 _AIMED_LINES = 8  # per layer, where single units of it dominate
 _MORE_LINES = 2  # at random
-_MORE_SEARCHES = 3  # of units of a layer, if some seem to be missing
-_ROUNDS = 2  # of further lines, and of all layers (budget: 5 to 10 s each)
+_MORE_SEARCHES = 2  # of units of a layer, if some seem to be missing
+_ROUNDS = 3  # of further lines, and of all layers (budget: 5 to 10 s each)
 _MOST_LAYERS = 10  # hidden ones (budget)
 _FEWEST_LAYERS = 2  # that are worth a start: others may not be ReLU units
 _LAST_SHARE = 0.6  # share of outputs explained above which a layer is the last hidden one
-_KNOWN = 1e-7  # distance from the boundary of a known unit up to which a critical point is its, relative
+_WHOLE_SHARE = 0.97  # the same above which hardly any unit is missing
 _MOST_LINEAR = 3  # missing units of one layer that are always active
-_LIFT_POINTS = 4000  # at which linear units are active as ReLU units
+_OUTPUTS_PER_FEATURE = 3  # queried, per unit of this layer and the one before
+_MORE_OUTPUTS = 60  # beyond these
+_OUTPUT_RADII = (0.5, 1.0, 2.0, 3.0)  # standard deviations of their inputs
+_POOL = 20  # random inputs per chosen one
+_EXPLAINED = 1e-7  # error of an output over its deviation that counts as explained
+_EXPLAINED_ERRORS = 300.0  # the same in errors of the output
+_REWEIGHTINGS = 24  # of least absolute deviations
+_SETTLED = 1e-4  # median residual over the explained one that ends them
+_FLOOR = 1e-3  # residual over the median below which residuals weigh no more
+_LEAST_FLOOR = 1e-12  # where the median is 0
 _STEEPEST = 1e6  # weight that keeps a unit inactive, or active, in units of the known ones, above which there is none
 _BEYOND = 2.0  # factor of such a weight: farther out, the unit may be larger
 
@@ -55,7 +63,7 @@ class _ManyLayers:
         self.space, self.probe, self.rng, self.callback = space, probe, rng, callback
         self.critical = CriticalSet(space, rng)
         self.units = {}  # of the last round, by the number of layers before
-        self.prefixes = []
+        self.prefixes, self.searched = [], {}
 
     def run(self):
         """`RecoveredLayer`s: all of them if they explain most outputs; else without the last, which fits badly."""
@@ -64,19 +72,21 @@ class _ManyLayers:
             return []
         per_line = max(len(self.critical) // _FEWEST_LINES, 1)
         self.critical.extend(min(_MOST_LINES, _FIRST_POINTS // per_line) - _FEWEST_LINES)
+        best = 0.0, []
         for n_round in range(_ROUNDS):
             share, layers = self._recover()
-            if share > _LAST_SHARE or not layers:
-                return layers
-            if n_round < _ROUNDS - 1:
-                self._explore()
-        return layers[: max(len(layers) - 1, 1)]
+            best = max((share, layers), best, key=lambda found: (found[0], len(found[1])))
+            if share > _WHOLE_SHARE or not layers or n_round == _ROUNDS - 1:
+                break
+            self._explore()
+        share, layers = best
+        return layers if share > _LAST_SHARE or not layers else layers[: max(len(layers) - 1, 1)]
 
     def _explore(self):
         """Scan further lines, at random and where units change their signs that hardly do so elsewhere."""
         self.critical.extend(_MORE_LINES)
         for prefix in self.prefixes[1:]:
-            self.critical.extend_along(aimed_lines(prefix, _AIMED_LINES, self.rng))
+            self.critical.extend_along(aimed_lines(prefix, _AIMED_LINES, self.rng), prefix)
 
     def _recover(self):
         """The share of outputs that as many layers explain as are recovered, and these."""
@@ -84,73 +94,104 @@ class _ManyLayers:
         self.prefixes = [prefix]
         for depth in range(_MOST_LAYERS):
             if depth and depth >= first:
-                self.critical.extend_along(aimed_lines(prefix, _AIMED_LINES, self.rng))
-            for n_more in range(_MORE_SEARCHES, -1, -1):
-                search = LayerSearch(self.critical, prefix, self._explained(prefix))
-                units = search.run(self.units.get(depth, []))
-                complete = False
-                if units:
-                    self.units[depth] = units
-                    C, b = search.weights()
-                    layer = RecoveredLayer(prefix, units, C, b, np.zeros((len(C), 0)))
-                    if self.callback is not None:
-                        self.callback(sum(len(one.units) for one in [*layers, layer]))
-                    share = self._share_explained(prefix, C, b)
-                    if share > _LAST_SHARE:
-                        return share, [*layers, layer]
-                    signed, complete = self._signed(search, n_more == 0)
-                if os.environ.get("DBG"): print("   depth", depth+1, "units", len(units), "complete", complete, self._fit if units else "", "queries", self.probe.oracle.n_queries, flush=True)
-                if complete or n_more == 0 or not units:
-                    break
-                if depth:
-                    self.critical.extend_along(aimed_lines(prefix, _AIMED_LINES, self.rng))
-                else:
-                    self.critical.extend(_AIMED_LINES)
-            if not units:
+                self.critical.extend_along(aimed_lines(prefix, _AIMED_LINES, self.rng), prefix)
+            search, share, fit = self._units_of_layer(depth, prefix, layers)
+            if not search.units:
                 break
-            C, b, mask, linear = signed
-            layers.append(RecoveredLayer(prefix, units, C, b, linear))
+            C, b = search.weights()
+            layers.append(RecoveredLayer(prefix, search.units, C, b, np.zeros((len(C), 0))))
+            if share > _LAST_SHARE:
+                return share, layers
+            C, b, mask, linear = _signed(search, fit)
+            layers[-1] = RecoveredLayer(prefix, search.units, C, b, linear)
             prefix = prefix.extended(C, b, mask, linear)
             self.prefixes.append(prefix)
-            if not complete:
+            if not fit.complete:
                 break
         return 0.0, layers
 
-    def _explained(self, prefix):
-        """Which critical points are on the boundary of a known unit: a mask (n,)."""
-        X = self.critical.points
-        return prefix.room(X) < _KNOWN * (self.space.unit + np.linalg.norm(X, axis=1))
+    def _units_of_layer(self, depth, prefix, layers):
+        """The `LayerSearch` of the next layer, the share of outputs that it explains, and the `SignFit` of its units.
 
-    def _share_explained(self, prefix, C, b):
-        """Share of the outputs that are linear in what units with weights C and biases b add to the layer before."""
-        lines = self.critical.lines
-        i = self.rng.permutation(len(lines) * len(lines.grid))[:_LIFT_POINTS]
-        layers, lift = prefix.as_relu_layers(lines.grid_points[i])
-        return read_out(self.probe, layers, C, b - lift @ C, self.rng).share
-
-    def _signed(self, search, with_linear):
-        """Weights, biases, masks of a layer's units with their signs, and linear units (m, r) for missing ones.
-
-        Also whether no further unit seems to be missing.
+        If units seem to be missing, further lines follow as long as these have new ones; then linear units are tried.
         """
+        n_units, fit = -1, None
+        for n_more in range(_MORE_SEARCHES, -1, -1):
+            search = LayerSearch(self.critical, prefix)
+            search.run(self.units.get(depth, []), self._n_searched(depth, prefix))
+            if not search.units:
+                break
+            self.units[depth] = search.units
+            if self.callback is not None:
+                self.callback(sum(len(one.units) for one in layers) + len(search.units))
+            share = self._share_explained(search)
+            if share > _LAST_SHARE:
+                return search, share, None
+            last = n_more == 0 or len(search.units) <= n_units
+            fit, n_units = self._sign_fit(search, last), len(search.units)
+            if fit.complete or last:
+                break
+            self.critical.extend_along(self._further_lines(depth, prefix), prefix)
+        return search, 0.0, fit
+
+    def _further_lines(self, depth, prefix):
+        """Lines where units of the next layer change their signs that hardly do so elsewhere; at first, random ones."""
+        if depth == 0:
+            return straight_lines(_AIMED_LINES, prefix.n_inputs, self.rng)
+        return aimed_lines(prefix, _AIMED_LINES, self.rng)
+
+    def _n_searched(self, depth, prefix):
+        """How many critical points were searched for units behind this prefix before; from now on, all are."""
+        layers = [(W > 0.0).tobytes() + mask.tobytes() for W, mask in zip(prefix.weights, prefix.masks, strict=True)]
+        before, n = self.searched.get(depth, (None, 0))
+        self.searched[depth] = layers, len(self.critical)
+        return n if before == layers else 0
+
+    def _share_explained(self, search):
+        """Share of the outputs that are linear in what the units of a `LayerSearch` add to the layer before.
+
+        At points where no input with an unknown weight is active.
+        """
+        prefix, (C, b) = search.prefix, search.weights()
+        n = _OUTPUTS_PER_FEATURE * sum(C.shape) + _MORE_OUTPUTS
+        X = self.rng.choice(_OUTPUT_RADII, (_POOL * n, 1)) * self.rng.standard_normal((_POOL * n, prefix.n_inputs))
+        unknown = ~np.array([unit.mask for unit in search.units]).T
+        X = X[prefix.certain(X) & ~np.any((prefix.outputs(X) != 0.0) @ unknown, axis=1)][:n]
+        H = prefix.outputs(X)
+        A = np.column_stack([np.abs(H @ C + b), H, np.ones(len(X))])
+        if len(X) < A.shape[1] + _MORE_OUTPUTS // 2:
+            return 0.0
+        F, tol = self.probe.query(X)
+        explained = max(_EXPLAINED / self.probe.resolution, _EXPLAINED_ERRORS)
+        options = {"explained": explained, "n_rounds": _REWEIGHTINGS, "settled": _SETTLED * explained}
+        residual = fit_outputs(A, F, tol, floor=lambda r: _FLOOR * np.median(r) + _LEAST_FLOOR, **options)[1]
+        return float(np.mean(residual < explained))
+
+    def _sign_fit(self, search, with_linear):
+        """The `SignFit` of a layer's units, with linear units for missing ones if allowed."""
         C, b = search.weights()
         mask = np.array([unit.mask for unit in search.units]).T
         index = search.usable()
         index = index[~np.any((search.H[index] != 0.0) @ (~mask), axis=1)]
-        linear, args = np.zeros((len(C), 0)), (self.critical, search.H, search.A, index)
-        fit = layer_signs(*args, (C, b, linear), self.rng)
+        args = (self.critical, search.H, search.A, index)
+        fit = layer_signs(*args, (C, b, np.zeros((len(C), 0))), self.rng)
         for _ in range(_MOST_LINEAR if with_linear else 0):
-            direction = None if fit.complete else linear_direction(*args, (C, b, linear))
+            direction = None if fit.complete else linear_direction(*args, (C, b, fit.linear))
             if direction is None:
                 break
-            more = np.column_stack([linear, direction])
-            new = layer_signs(*args, (C, b, more), self.rng)
+            new = layer_signs(*args, (C, b, np.column_stack([fit.linear, direction])), self.rng)
             if not new.is_better(fit):
                 break
-            fit, linear = new, more
-        signs = fit.signs; self._fit = (fit.cluster_share, fit.n_violations, fit.n_able)
-        C, mask, passed = _with_kept_signs(search, signs, C * signs, b * signs, mask)
-        return (C, b * signs, mask, np.column_stack([linear, passed])), fit.complete
+            fit = new
+        return fit
+
+
+def _signed(search, fit):
+    """Weights, biases, masks of a layer's units with their signs, and linear units (m, r) for missing ones."""
+    C, b = search.weights()
+    mask = np.array([unit.mask for unit in search.units]).T
+    C, mask, passed = _with_kept_signs(search, fit.signs, C * fit.signs, b * fit.signs, mask)
+    return C, b * fit.signs, mask, np.column_stack([fit.linear, passed])
 
 
 def _with_kept_signs(search, signs, C, b, mask):

@@ -26,8 +26,9 @@ _VIOLATION = 10.0  # cost of a normal that contradicts the signs, in logarithms 
 _MORE_VIOLATIONS = 5  # than the least, of signs that clusters decide among
 _FEWEST_ABLE = 12  # normals that could contradict the signs, fewer than which say nothing
 _CLEAR_VIOLATIONS = 4  # of them that say that units are missing, if there are few
-_MOST_VIOLATIONS = 0.15  # share of these that contradict the right signs, of units of the layer that are not recovered
+_MOST_VIOLATIONS = 0.06  # share of these that contradict the right signs, of units of the layer that are not recovered
 _FITTING_CLUSTERS = 0.05  # share of clusters that fit, above which no unit is missing that is always active
+_MOST_CLUSTERS_FIT = 0.7  # the same above which normals that contradict the signs are those of rare units
 _GAIN = 0.1  # of that share, and of the normals, with a linear unit for a missing one
 _STARTS = 6  # of the search otherwise
 _RANK_TOL = 1e-9  # eigenvalue over the largest of features that are independent
@@ -45,12 +46,13 @@ _SILENT = 1e-5  # coefficient of a silent unit, over the largest
 
 @dataclass(frozen=True)
 class SignFit:
-    """Signs (K,) of a layer's units, and how deeper critical points agree with them.
+    """Signs (K,) of a layer's units beside `linear` ones (m, r), and how deeper critical points agree with them.
 
     `cluster_share` of the points in clusters are one unit's, and of `n_able` normals `n_violations` contradict them.
     """
 
     signs: np.ndarray
+    linear: np.ndarray
     cluster_share: float
     n_violations: int
     n_able: int
@@ -64,7 +66,7 @@ class SignFit:
     @property
     def complete(self):
         """Whether no unit is missing that is active at most points."""
-        if self.span_share is not None:
+        if self.span_share is not None and self.cluster_share < _MOST_CLUSTERS_FIT:
             return self.span_share > 1.0 - _MOST_VIOLATIONS
         return self.cluster_share > _FITTING_CLUSTERS
 
@@ -97,7 +99,7 @@ def layer_signs(critical, H, A, index, units, rng):
     else:
         best = _descent(lambda s: _costs(matrices, s) + _VIOLATION * spans.violations(s)[0], votes, rng)
     wrong, able = spans.violations(best[None])
-    return SignFit(best, _share_of_fits(matrices, best, rng), int(wrong[0]), int(able[0]))
+    return SignFit(best, linear, _share_of_fits(matrices, best, rng), int(wrong[0]), int(able[0]))
 
 
 def _share_of_fits(matrices, signs, rng):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -41,6 +41,9 @@ _LEAST_SHARED = 1e-3  # norm of weights that two parts of a unit share, over tha
 _FURTHER = 80  # lines of these
 _FURTHER_AIMED = 40  # where units change their signs that hardly do so elsewhere
 _TESTED = 40  # predicted points on further lines, where outputs are queried
+_TESTED_FIRST = 8  # of these, at first
+_HOPELESS_FIRST = 0.6  # share that these suggest below which no others are tested
+_LEAST_HIT_AGAIN = 0.6  # share of critical points where a unit known before predicts them: it is not tested again
 _TESTED_HERE = 40  # the same on the lines of the set without a critical point there
 
 
@@ -67,11 +70,11 @@ class Unit:
 class LayerSearch:
     """Search for units of one layer behind a `KnownPrefix`, in a `CriticalSet`."""
 
-    def __init__(self, critical, prefix, explained):
+    def __init__(self, critical, prefix):
         self.critical, self.prefix, self.rng = critical, prefix, critical.rng
         self.H, self.A = prefix.outputs_and_gradients(critical.points)
         self.certain = prefix.certain(critical.points)
-        self.explained = explained.copy()
+        self.explained = critical.explained(prefix, critical.points)[0]
         self.grid = prefix.outputs(critical.lines.grid_points)
         self.grid_certain = prefix.certain(critical.lines.grid_points)
         self.further = straight_lines(_FURTHER, prefix.n_inputs, self.rng, _FURTHER_GRID)
@@ -81,7 +84,7 @@ class LayerSearch:
         self.further_certain = prefix.certain(self.further.grid_points)
         self.scale = np.sqrt(1.0 + np.median(np.sum(self.H**2, axis=1)))
         self.accepted = _ACCEPTED_BESIDE_LINEAR if any(prefix.linear) else _ACCEPTED
-        self.units, self.unresolved = [], []
+        self.units, self.unresolved, self.n_before = [], [], 0
 
     def usable(self):
         """Critical points that may be units of this layer."""
@@ -91,8 +94,12 @@ class LayerSearch:
         """Weights (m, K) and biases (K,) of the units, up to their signs."""
         return np.array([unit.w for unit in self.units]).T, np.array([unit.b for unit in self.units])
 
-    def run(self, before):
-        """Find units: those detected `before`, with fewer critical points, are tried first."""
+    def run(self, before, n_before=0):
+        """Find units: those detected `before`, with the first `n_before` critical points, are tried first.
+
+        Others have critical points beyond these.
+        """
+        self.n_before = n_before
         self.start_from(before)
         self.from_partial_units()
         self.merge()
@@ -114,7 +121,8 @@ class LayerSearch:
             w, mask = np.zeros(m), np.zeros(m, dtype=bool)
             k = min(m, len(unit.w))
             w[:k], mask[:k] = unit.w[:k], unit.mask[:k]
-            self.settle(w, unit.b, mask, np.zeros(0, dtype=int), unit.aimed)
+            before = replace(unit, kept=None if unit.kept is None else np.append(unit.kept, np.zeros(m))[:m])
+            self.settle(w, unit.b, mask, np.zeros(0, dtype=int), unit.aimed, before=before)
 
     def from_partial_units(self):
         """Units of which parts in several linear regions agree."""
@@ -124,7 +132,7 @@ class LayerSearch:
         if len(index) == 0:
             return
         active = self.H[index] != 0.0 if self.prefix.weights else np.ones(w.shape, dtype=bool)
-        free, seeded = np.ones(len(w), dtype=bool), np.zeros(len(w), dtype=bool)
+        free, seeded = np.ones(len(w), dtype=bool), index < self.n_before
         for seed in np.argsort(-active.sum(axis=1), kind="stable"):
             if seeded[seed] or not free[seed]:
                 continue
@@ -140,7 +148,7 @@ class LayerSearch:
         for cluster in clusters_of_jumps(self.critical.jumps[index], self.critical.line[index], _LEAST_CLUSTER):
             k = index[cluster]
             k = k[~self.explained[k]]
-            if len(k) < _LEAST_CLUSTER:
+            if len(k) < _LEAST_CLUSTER or k.max() < self.n_before:
                 continue
             x = null_vectors(self.H[k], self.A[k], self.critical.normals[k])
             if x is not None:
@@ -165,11 +173,15 @@ class LayerSearch:
         )
         return i, 0.5 * (low + high)
 
-    def settle(self, w, b, mask, members, aimed=None, replaced=None):
-        """Refine a candidate by the critical points that it predicts, and keep it if the outputs confirm enough."""
+    def settle(self, w, b, mask, members, aimed=None, replaced=None, before=None):
+        """Refine a candidate by the critical points that it predicts, and keep it if the outputs confirm enough.
+
+        What outputs showed of the same unit `before`, with fewer critical points, is not queried again.
+        """
         aimed = self.critical.points[:0] if aimed is None else aimed
-        unit = self.tested(Unit(w * mask, b, mask.copy(), members, aimed))
+        unit = self.tested(Unit(w * mask, b, mask.copy(), members, aimed), before)
         complete = unit is None or unit.mask.all() or not self.prefix.weights  # all inputs of the first layer vary
+        complete |= before is not None and before.kept is not None
         if not complete and unit.share >= self.accepted and complete_unit(self, unit):
             unit = self.tested(unit)
         if unit is None:
@@ -229,14 +241,14 @@ class LayerSearch:
                 self.units.append(unit)
                 self.explained[unit.members] = True
 
-    def tested(self, unit):
+    def tested(self, unit, before=None):
         """The `Unit` fitted to the critical points that it predicts, with the share of these that outputs confirm.
 
         None if it predicts too few.
         """
         critical, lines = self.critical, self.critical.lines
         args, tols = (lines, self.grid, self.grid_certain), (_FIRST_HIT, _FIRST_HIT, _HIT, _HIT)
-        members, w, b, mask, before = unit.members, unit.w, unit.b, unit.mask, None
+        members, w, b, mask, fitted = unit.members, unit.w, unit.b, unit.mask, None
         for n_round, tol in enumerate(tols):
             i, t = self.predicted(w, b, mask, *args)
             if len(i) < _LEAST_PREDICTED:
@@ -246,14 +258,16 @@ class LayerSearch:
             if hit.sum() < _LEAST_HITS or (n_round == 0 and hit.mean() < _LEAST_FIRST):
                 return None
             members = np.unique(np.concatenate([j[hit], members]) if n_round == 0 else j[hit])
-            if n_round == len(tols) - 1 or np.array_equal(members, before):
+            if n_round == len(tols) - 1 or np.array_equal(members, fitted):
                 break
-            found, before = self._fitted(members, unit.aimed), members
+            found, fitted = self._fitted(members, unit.aimed), members
             if found is None:
                 return None
             w, b, mask = found
-        test = self.confirmed_share(w, b, mask, i, t, gap < _HIT * (critical.space.unit + np.abs(t)))
-        return Unit(w, b, mask, members, unit.aimed, *test, unit.kept)
+        hit = gap < _HIT * (critical.space.unit + np.abs(t))
+        if before is not None and hit.mean() > _LEAST_HIT_AGAIN:
+            return Unit(w, b, mask, members, unit.aimed, before.share, before.n_tested, before.wrong, before.kept)
+        return Unit(w, b, mask, members, unit.aimed, *self.confirmed_share(w, b, mask, i, t, hit), unit.kept)
 
     def _fitted(self, members, aimed):
         """Weights, bias and mask of the unit through critical points, and `aimed` ones (k, D)."""
@@ -267,7 +281,13 @@ class LayerSearch:
         lines = self.critical.lines
         missed = self.rng.permutation(np.flatnonzero(~hit))[:_TESTED_HERE]
         X = lines.at(i[missed], t[missed])
-        bends = self.critical.bends(X, lines.directions[i[missed]])
+        V = lines.directions[i[missed]]
+        bends = self.critical.bends(X[:_TESTED_FIRST], V[:_TESTED_FIRST])
+        seen = bends[bends >= 0]
+        expected = hit.sum() + (np.mean(seen) if len(seen) else 1.0) * len(missed)
+        if expected < _HOPELESS_FIRST * (hit.sum() + len(missed)):
+            return expected / (hit.sum() + len(missed)), len(seen), X[:_TESTED_FIRST][bends == 0]
+        bends = np.concatenate([bends, self.critical.bends(X[_TESTED_FIRST:], V[_TESTED_FIRST:])])
         n_bent, n, wrong = hit.sum() + np.sum(bends == 1), hit.sum() + np.sum(bends >= 0), X[bends == 0]
         if n == 0 or n_bent < _HOPELESS * n:
             return n_bent / max(n, 1), n, wrong

@@ -10,7 +10,7 @@ from ..several_outputs.shared_jacobians import scanned
 
 __all__ = ["complete_unit"]
 
-_STARTS = 40  # critical points of the unit from which its boundary is extended to the input's boundary
+_STARTS = 20  # critical points of the unit from which its boundary is extended to the input's boundary
 _SPREAD = 0.3  # of points around them, if there are fewer
 _ROOM = 1e-5  # distance of these points from other boundaries, over the length scale there
 _STEPS = 25  # of that
@@ -23,8 +23,8 @@ _SAME_WEIGHT = 1e-5  # relative difference of one weight from two lines
 _SAME_JUMP = 1e-9  # one minus the cosine of jumps of one unit on both sides of the input's boundary
 _AT_POINT = 1e-6  # distance of a critical point from where it was predicted, over the length scale there
 _PAIRS = 5  # first pairs of points on a short line
-_MOST_CROSSED = 60  # boundaries on it (budget)
-_TRIES = 6  # points per depth
+_MOST_CROSSED = 30  # boundaries on it (budget)
+_TRIES = 3  # points per depth (budget)
 _NEAREST = 40  # points just behind an input's boundary at which the unit has one sign if it keeps it
 _SAME_SIGN = 0.9  # mean of these signs
 
