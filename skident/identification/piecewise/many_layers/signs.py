@@ -23,6 +23,7 @@ _SMALL_ANGLE = 1e-6  # sine of an angle that is rounding
 _NEXT = 1e-6  # second residual per critical point of clusters that determine their unit
 _ALL_SIGNS = 10  # units up to which all signs are tried (budget)
 _VIOLATION = 10.0  # cost of a normal that contradicts the signs, in logarithms of the clusters' residuals
+_AGREEMENT = 3.0  # gain of a normal that could contradict the signs: under most wrong ones hardly any could
 _MORE_VIOLATIONS = 5  # than the least, of signs that clusters decide among
 _FEWEST_ABLE = 12  # normals that could contradict the signs, fewer than which say nothing
 _CLEAR_VIOLATIONS = 4  # of them that say that units are missing, if there are few
@@ -97,9 +98,16 @@ def layer_signs(critical, H, A, index, units, rng):
         signs, wrong = signs[few], wrong[few]
         best = signs[np.argmin(_costs(matrices, signs) + _VIOLATION * wrong)]
     else:
-        best = _descent(lambda s: _costs(matrices, s) + _VIOLATION * spans.violations(s)[0], votes, rng)
+        starts = spans.signs_from_points(rng)
+        best = _descent(lambda signs: _costs(matrices, signs) + _span_costs(spans, signs), votes, starts, rng)
     wrong, able = spans.violations(best[None])
     return SignFit(best, linear, _share_of_fits(matrices, best, rng), int(wrong[0]), int(able[0]))
+
+
+def _span_costs(spans, signs):
+    """Costs (q,) of signs (q, K) by normals that contradict them, less the normals that could and do not."""
+    wrong, able = spans.violations(signs)
+    return _VIOLATION * wrong - _AGREEMENT * (able - wrong)
 
 
 def _share_of_fits(matrices, signs, rng):
@@ -182,13 +190,14 @@ def _votes(critical, H, A, index, C, b):
     return votes[~off].sum(axis=0)
 
 
-def _descent(costs, votes, rng):
-    """The best signs from several starts, one change at a time."""
+def _descent(costs, votes, starts, rng):
+    """The best signs from several starts (q, K), random ones if there are none, one change at a time."""
     K, best, best_cost = len(votes), None, np.inf
-    for start in range(_STARTS):
-        signs = np.where(votes != 0.0, np.sign(votes), rng.choice([-1.0, 1.0], K))
-        if start >= _STARTS // 2:
-            signs = rng.choice([-1.0, 1.0], K)
+    if len(starts) == 0:
+        starts = rng.choice([-1.0, 1.0], (_STARTS, K))
+        voted = np.arange(_STARTS)[:, None] < _STARTS // 2
+        starts = np.where(voted & (votes != 0.0), np.sign(votes), starts)
+    for signs in starts:
         cost = costs(signs[None])[0]
         while True:
             changed = np.where(np.eye(K, dtype=bool), -signs, signs)

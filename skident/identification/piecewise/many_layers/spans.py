@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +14,10 @@ _MOST_POINTS = 150  # critical points (budget: 0.5 s with all signs of eight uni
 _RANK_TOL = 1e-9  # singular value over the largest of gradients that are independent
 _ACTIVE_RANK_TOL = 1e-8  # the same of the active units' gradients
 _INSIDE = 1e-5  # relative part of a normal outside of a span: rounding of normals
+_MOST_SUBSETS = 15_000  # of the units, per critical point (budget: 50 ms)
+_SEARCHED = 40  # critical points whose active units are searched (budget)
+_ENOUGH = 5  # of these whose active units were recovered
+_ZERO = 1e-7  # determinant of dependent unit vectors
 _BATCH = 20_000  # singular value decompositions at a time (memory)
 _TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 
@@ -64,3 +70,35 @@ class Spans:
             wrong[p, k] = np.linalg.norm(off, axis=1) > _INSIDE
             able[p, k] = kept.sum(axis=1) < self.ranks[k]
         return wrong.sum(axis=1), able.sum(axis=1)
+
+    def signs_from_points(self, rng):
+        """Signs (q, K) that single critical points determine: their active units are fewer than the dimension.
+
+        The normal is a combination of all of them with nonzero weights. Any ``r - 1`` units with which it is dependent
+        contain them.
+        """
+        K, q, found = self.units.shape[2], self.linear.shape[2], []
+        costs = np.array([math.comb(K, max(r - 1, 0)) for r in self.ranks])
+        usable = (self.ranks > 1) & (self.ranks <= K) & (costs <= _MOST_SUBSETS)
+        for i in rng.permutation(np.flatnonzero(usable))[: _SEARCHED if q == 0 else 0]:
+            active = self._active_units(i)
+            if active is not None:
+                found.append(np.where(active, self.sides[i], -self.sides[i]))
+            if len(found) == _ENOUGH:
+                break
+        return np.array(found).reshape(-1, K)
+
+    def _active_units(self, i):
+        """The mask (K,) of the active units at critical point i; None if they are too many, or not unique."""
+        r, K = self.ranks[i], self.units.shape[2]
+        J, n = self.units[i, :r], self.normals[i, :r]
+        subsets = np.array(list(itertools.combinations(range(K), r - 1)))
+        M = np.concatenate([J.T[subsets], np.broadcast_to(n, (len(subsets), 1, r))], axis=1)
+        dependent = subsets[np.abs(np.linalg.det(M)) < _ZERO]
+        if len(dependent) == 0:
+            return None
+        active = np.bincount(dependent.ravel(), minlength=K) == len(dependent)
+        if not active.any():
+            return None
+        coef = np.linalg.lstsq(J[:, active], n, rcond=None)[0]
+        return active if np.linalg.norm(J[:, active] @ coef - n) < _INSIDE else None
