@@ -66,7 +66,7 @@ class _ManyLayers:
         self.prefixes, self.searched = [], {}
 
     def run(self):
-        """`RecoveredLayer`s: all of them if they explain most outputs; else without the last, which fits badly."""
+        """`RecoveredLayer`s: all of them if they explain most outputs; else without the last behind linear units."""
         self.critical.extend(_FEWEST_LINES)
         if len(self.critical) == 0:
             return []
@@ -80,7 +80,8 @@ class _ManyLayers:
                 break
             self._explore()
         share, layers = best
-        return layers if share > _LAST_SHARE or not layers else layers[: max(len(layers) - 1, 1)]
+        certain = share > _LAST_SHARE or not layers or not any(layer.linear.shape[1] for layer in layers[:-1])
+        return layers if certain else layers[: max(len(layers) - 1, 1)]
 
     def _explore(self):
         """Scan further lines, at random and where units change their signs that hardly do so elsewhere."""
