@@ -75,8 +75,9 @@ class _ManyLayers:
         best = 0.0, []
         for n_round in range(_ROUNDS):
             share, layers = self._recover()
-            best = max((share, layers), best, key=lambda found: (found[0], len(found[1])))
-            if share > _WHOLE_SHARE or not layers or n_round == _ROUNDS - 1:
+            before, best = best, max((share, layers), best, key=_progress)
+            idle = n_round > 0 and _progress(best) == _progress(before)
+            if share > _WHOLE_SHARE or not layers or n_round == _ROUNDS - 1 or idle:
                 break
             self._explore()
         share, layers = best
@@ -185,6 +186,12 @@ class _ManyLayers:
                 break
             fit = new
         return fit
+
+
+def _progress(found):
+    """How much a share of outputs and `RecoveredLayer`s explain."""
+    share, layers = found
+    return share, len(layers), sum(len(layer.units) for layer in layers)
 
 
 def _signed(search, fit):
