@@ -46,7 +46,7 @@ def find_layers(probe, rng, callback=None):
 
     They start `find_deep_relu_network`, which validates and completes them. The outputs of the `DeepProbe` must be
     exact everywhere, and three at least: a Jacobian serves as many critical points as there are outputs. Every
-    critical point of the lines costs about ``8 + 1.5 (D + 12) / (m_L - 1)`` queries. ``callback(n_units)`` is called
+    critical point of the lines costs about ``10 + 1.5 (D + 20) / (m_L - 1)`` queries. ``callback(n_units)`` is called
     after every layer. None if units of one layer only are recovered; raises `NotIdentified` if a line has too many
     boundaries.
     """
