@@ -8,7 +8,7 @@ from skident.identification.piecewise.kernel.gradient import normals_at
 from skident.identification.piecewise.kernel.lines import gaps_on_segments, random_segments
 from skident.identification.piecewise.kernel.locate import locate, scan_segments
 from skident.identification.piecewise.kernel.output_error import DeepProbe, measure_rounding
-from skident.identification.piecewise.kernel.robust_fit import active_set_fit
+from skident.identification.piecewise.kernel.robust_fit import active_set_fit, fit_outputs
 from skident.identification.piecewise.kernel.scan import scan_line
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, Oracle
@@ -258,3 +258,11 @@ def test_equations_of_something_else_are_left_out():
 def test_no_fit_where_hardly_any_equations_agree():
     rng = np.random.default_rng(0)
     assert active_set_fit(rng.standard_normal((8, 5)), rng.standard_normal(8), np.full(8, 1e-9)) is None
+
+
+def test_features_without_outputs_get_no_coefficient():
+    rng = np.random.RandomState(0)
+    A = np.column_stack([rng.standard_normal((20, 2)), np.zeros(20)])
+    truth = np.array([[1.0], [-2.0], [0.0]])
+    coef, residual = fit_outputs(A, A @ truth, np.full(20, 1e-12), explained=1.0, n_rounds=3)
+    assert np.allclose(coef, truth, rtol=0.0, atol=1e-12) and residual.max() < 1.0

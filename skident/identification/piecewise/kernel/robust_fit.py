@@ -89,7 +89,8 @@ def fit_outputs(A, F, tol, *, explained, n_rounds, settled=0.0, floor=1.0):
     Reweighted least squares, until all residuals are below `explained`, or their median below `settled`. Residuals
     below `floor` (a number, or a function of all residuals) weigh no more.
     """
-    size = np.maximum(np.linalg.norm(A, axis=0), np.finfo(float).tiny)
+    size = np.linalg.norm(A, axis=0)
+    size[size == 0.0] = 1.0  # features without any output get no coefficient but rounding
     A, w = A / size, 1.0 / tol
     for _ in range(n_rounds):
         check_deadline(_SVD * A.shape[0] * A.shape[1] ** 2)
