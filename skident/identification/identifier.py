@@ -25,7 +25,7 @@ from skident.base.parameters import (
 from skident.base.predictions import NetworkPredictions
 from skident.network import FeedforwardNetwork
 from skident.optim import one_thread
-from skident.oracle import Budget, NotIdentified, Oracle, OutOfBudgetError
+from skident.oracle import BlackBoxError, Budget, NotIdentified, Oracle, OutOfBudgetError
 from skident.oracle.black_box import called_as, named_rows, resolve_black_box, resolve_response
 
 from .activation.calibration import declared_calibration
@@ -406,6 +406,10 @@ def _recover(readings, model, options, rng):
             failure = error if failure is None else failure
             if _is_refusal(error):  # of the model, whatever its outputs are taken for
                 break
+            continue
+        except BlackBoxError:  # the model cannot be queried where this reading needs it: an earlier one says more
+            if failure is None and best is None:
+                raise
             continue
         if best is None or validation.rank < best[0].rank:
             best = validation, steps

@@ -190,3 +190,19 @@ def test_no_stage_catches_what_programming_errors_raise():
 def test_wide_handlers_are_found():
     source = "try: f()\nexcept (np.linalg.LinAlgError, OSError): pass\nexcept: pass"
     assert [names & WIDE for _, names in handlers(ast.parse(source))] == [{"LinAlgError"}, {"BaseException"}]
+
+
+def test_a_reading_that_the_model_refuses_does_not_hide_an_earlier_error(monkeypatch):
+    """Logits of a classifier may be lost where another reading needs them; the first one states what failed."""
+    module = importlib.import_module(PACKAGE + "identifier")
+
+    def pose(reading, *_):
+        raise reading
+
+    monkeypatch.setattr(module, "pose", pose)
+    monkeypatch.setattr(module, "sharp_bends_of", lambda problem: None)
+    first, second = NotIdentified("layers", "unexplained", "first"), BlackBoxError("second")
+    with pytest.raises(NotIdentified, match="first"):
+        module._recover([first, second], None, None, None)
+    with pytest.raises(BlackBoxError, match="second"):
+        module._recover([second, first], None, None, None)

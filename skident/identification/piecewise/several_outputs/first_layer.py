@@ -20,8 +20,8 @@ __all__ = [
 
 _REACH = 300.0  # half length of lines over sqrt(D): nearly every line crosses every hyperplane
 _MAX_LINES = 8  # of the first layer
-# Bound of the error of a normal of the first layer up to which it is not measured again: errors are less than a fortieth
-# of it, mostly a thousandth (784-512-512-10), and fits remove them.
+# Bound of the error of a normal of the first layer up to which it is not measured again: errors are below 1/40 of
+# it, mostly 1/1000 (784-512-512-10), and fits remove them.
 _FIRST_ACCURATE = 1e-3
 _MORE_LINES = 1  # on which the others are (budget: D + 12 queries per Jacobian), and all must be met
 _MANY_LINES = 4  # after which there may be fewer units than the dimension of their span: parallel ones

@@ -20,7 +20,7 @@ __all__ = ["MIN_OUTPUTS", "find_network"]
 
 _SPAN_JACOBIANS = (8, 24)  # least numbers from which the span is taken: four points and their opposites hide few units
 _MAX_ATTEMPTS = 3  # from new lines: a unit of the first layer may hide beside others on both of the first lines
-_MAX_ROUNDS = 2  # of further lines if units of the second layer are missing
+_MAX_ROUNDS = 4  # of further lines if units of the second layer are missing: a new attempt costs the first layer again
 _LEAST_LINES = 4  # of a first layer that is wider than the input: fewer do not show all of its units
 _CHECKS = 60  # further outputs per radius that the network must explain
 _MORE_CHECKS = 300  # the same before a network whose first layer is wider than the input is accepted: a rare unit
@@ -175,8 +175,8 @@ def _attempt(space, rng, callback, n_units, lines):
             callback(sum(further.layer_widths[:-1]))
         missed, strays = _unexplained(space, further, rng), points_off_boundaries(first, lines, further)
         if len(missed) == 0:
-            network = further
-            if len(strays) == 0:
+            settled, network = len(strays) == 0 or network is not None, further
+            if settled:
                 break
         second.aim_at(missed)
         second.aim_through(strays)
