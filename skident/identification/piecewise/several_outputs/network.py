@@ -96,12 +96,13 @@ def _within_span(space, rng, callback, max_polished):
 
 def _polished_within(span, space, network, jacobians, rng, max_polished):
     """The network after fits within the span of its first layer, if that is narrow: they need fewer queries."""
-    if span is None:
-        return _polished(space, network, jacobians, rng, max_polished)
-    found = span.in_all_inputs(space, _polished(span.space(space), span.within(network), [], rng, max_polished), rng)
-    return (
-        found if len(_unexplained(space, found, rng)) == 0 else _polished(space, network, jacobians, rng, max_polished)
-    )
+    if span is not None:
+        inner = span.space(space)
+        found = span.in_all_inputs(space, _polished(inner, span.within(network), [], rng, max_polished), rng)
+        if len(_unexplained(space, found, rng)) == 0:
+            return found
+    found = _polished(space, network, jacobians, rng, max_polished)
+    return found if len(_unexplained(space, found, rng)) == 0 else network  # Jacobians where missing units are active
 
 
 def _from_new_lines(space, rng, callback, n_units=0, lines=None):
