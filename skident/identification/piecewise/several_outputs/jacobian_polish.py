@@ -10,7 +10,7 @@ from scipy.sparse.linalg import LinearOperator, lsqr
 
 from skident.budget import check_deadline, memory_allows
 
-from .roomy_points import LEAST_ACTIVE, active_units, roomy_points
+from .roomy_points import LEAST_ACTIVE, active_units, room_at, roomy_points
 from .shared_jacobians import jacobians_at
 
 __all__ = ["polished_on_jacobians"]
@@ -37,13 +37,13 @@ _CHECKS = 30  # outputs that decide whether the fit is better
 _RCOND = 1e-12  # of the biases' least squares: rounding
 
 
-def polished_on_jacobians(space, network, rng, known=()):
+def polished_on_jacobians(space, network, rng, known=(), unexplained=()):
     """A network with two hidden layers, close to the model's, after a fit of all weights, and of all biases then.
 
     Within a linear region, the Jacobian is ``J = W_3^T D_2 W_2^T D_1 W_1^T`` with known 0-1 diagonals D. A step solves
     its linearization by LSQR: changes of W_1 are eliminated, and the other layers are preconditioned by one matrix
     each. The first layer may be wider than the input. Jacobians that are `known` need no queries; further ones are
-    measured at roomy points if these are too few.
+    measured at roomy points if these are too few, and at points (n, D) whose outputs are `unexplained`.
     Memory is a few times that of the Jacobians, ``2 P`` to ``3 P`` numbers for P parameters; if `max_memory` is less,
     the given network is returned.
     """
@@ -55,6 +55,9 @@ def polished_on_jacobians(space, network, rng, known=()):
     found = _best(network, known, int(np.ceil(_OVER_KNOWN * n_weights / entries)))
     points = np.array([one.point for one in found]).reshape(-1, k)
     X, room = roomy_points(network, max(G - len(found), 0), rng, space.within_reach, known=points)
+    if len(unexplained):
+        X = np.concatenate([X, unexplained])
+        room = np.concatenate([room, room_at(network, unexplained)[0]])
     found = [one for one in found + jacobians_at(space, X, _STEP * room, rng) if one.confirmed]
     if len(found) * entries < n_weights:
         return network

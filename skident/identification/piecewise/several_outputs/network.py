@@ -39,6 +39,7 @@ _MAX_POLISHED_WIDE = (
 _DENSE = 3000  # parameters up to which its normal equations are solved directly: conjugate gradients converge faster
 _MAX_ERROR = 1e-5  # of these, relative: larger ones are those of missing units
 _MAX_FITS = 3  # from such errors (budget)
+_MISSED = 12  # points that are not explained, at which Jacobians are measured (budget)
 _EXACT_ERROR = 1e-9  # of these, above which another fit follows
 _FITTED_ERROR = 1e-3  # of these, up to which a fit may remove them
 _RCOND = 1e-12  # of the output layer's least squares: rounding
@@ -214,12 +215,20 @@ def _fitted_to_outputs(space, network, rng, max_polished):
 
 
 def _fitted_again(space, network, jacobians, rng, max_polished):
-    """The network after fits until further outputs are explained: some of its weights have errors of 1e-4."""
+    """The network after fits until further outputs are explained: some of its weights have errors of 1e-4.
+
+    Points at which outputs are not explained show weights that no Jacobian has determined: theirs are measured next.
+    """
+    missed = np.empty((0, network.n_inputs))
     for _ in range(_MAX_FITS):
-        network = polished_on_jacobians(space, network, rng, jacobians)
-        exact = len(_unexplained(space, network, rng, tol=_EXACT_ERROR)) == 0
-        if exact and network.n_parameters > _MAX_POLISHED:
+        network = polished_on_jacobians(space, network, rng, jacobians, missed)
+        new = _unexplained(space, network, rng, tol=_EXACT_ERROR)
+        if len(new) == 0:
             break
+        missed = np.concatenate([missed, new[:_MISSED]])
+    if network.n_parameters <= _MAX_POLISHED:
+        return _fitted_to_outputs(space, network, rng, max_polished)
+    for _ in range(_MAX_FITS if len(new) else 0):
         network = _fitted_to_outputs(space, network, rng, max_polished)
         if network.n_parameters > max_polished or len(_unexplained(space, network, rng, tol=_EXACT_ERROR)) == 0:
             break

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["LEAST_ACTIVE", "active_units", "roomy_points"]
+__all__ = ["LEAST_ACTIVE", "active_units", "room_at", "roomy_points"]
 
 _RADII = (10.0, 1.0, 30.0, 3.0)  # standard deviations of random points: far out, biases matter less and patterns vary
 _CANDIDATES = 30  # points among which the one farthest from activation boundaries is chosen
@@ -87,11 +87,16 @@ def _points_for_rare_pairs(network, rng, within_reach, known):
 
 def _roomiest(network, X):
     """The best of every `_CANDIDATES` points X, its distance from boundaries, and which deeper units are active."""
+    room, active = room_at(network, X)
+    best = room.reshape(-1, _CANDIDATES).argmax(axis=1) + _CANDIDATES * np.arange(len(X) // _CANDIDATES)
+    return X[best], room[best], active[best]
+
+
+def room_at(network, X):
+    """Distances (n,) of points X (n, k) from the nearest boundary, roughly, and which deeper units are active."""
     (W, V, _), (b, c, _) = network.weights, network.biases
     Z = X @ W + b
     Z2 = np.maximum(Z, 0.0) @ V + c
     room = np.min(np.abs(Z) / np.linalg.norm(W, axis=0), axis=1)
     slopes = 0.5 * np.linalg.norm(W, 2) * np.linalg.norm(V, axis=0)  # about half of the bound
-    room = np.minimum(room, np.min(np.abs(Z2) / np.maximum(slopes, _TINY), axis=1))
-    best = room.reshape(-1, _CANDIDATES).argmax(axis=1) + _CANDIDATES * np.arange(len(X) // _CANDIDATES)
-    return X[best], room[best], Z2[best] > 0.0
+    return np.minimum(room, np.min(np.abs(Z2) / np.maximum(slopes, _TINY), axis=1)), Z2 > 0.0
