@@ -39,6 +39,8 @@ _MAX_POLISHED_WIDE = (
 _DENSE = 3000  # parameters up to which its normal equations are solved directly: conjugate gradients converge faster
 _MAX_ERROR = 1e-5  # of these, relative: larger ones are those of missing units
 _MAX_FITS = 3  # from such errors (budget)
+_FITTED_WELL = 1e-8  # of these after a fit to Jacobians: larger ones are those of rare units
+_MAX_REFITTED = 300_000  # parameters up to which a fit to Jacobians is repeated then (budget: 5 s)
 _MISSED = 12  # points that are not explained, at which Jacobians are measured (budget)
 _EXACT_ERROR = 1e-9  # of these, above which another fit follows
 _FITTED_ERROR = 1e-3  # of these, up to which a fit may remove them
@@ -193,10 +195,26 @@ def _attempt(space, rng, callback, n_units, lines):
 def _polished(space, network, jacobians, rng, max_polished):
     """The network after a fit to Jacobians, and of all parameters to outputs if they are not too many."""
     try:
-        network = polished_on_jacobians(space, network, rng, jacobians)
+        tol = _FITTED_WELL if network.n_parameters <= _MAX_REFITTED else np.inf
+        network, _ = _fitted_to_jacobians(space, network, jacobians, rng, tol)
     except OutOfBudgetError:
         return network
     return _fitted_to_outputs(space, network, rng, max_polished)
+
+
+def _fitted_to_jacobians(space, network, jacobians, rng, tol):
+    """The network after fits to Jacobians, and whether further outputs are explained up to `tol`.
+
+    Points at which they are not show weights that no Jacobian has determined: theirs are measured next.
+    """
+    missed = np.empty((0, network.n_inputs))
+    for _ in range(_MAX_FITS):
+        network = polished_on_jacobians(space, network, rng, jacobians, missed)
+        new = _unexplained(space, network, rng, tol=tol) if np.isfinite(tol) else missed
+        if len(new) == 0:
+            return network, True
+        missed = np.concatenate([missed, new[:_MISSED]])
+    return network, False
 
 
 def _fitted_to_outputs(space, network, rng, max_polished):
@@ -215,20 +233,11 @@ def _fitted_to_outputs(space, network, rng, max_polished):
 
 
 def _fitted_again(space, network, jacobians, rng, max_polished):
-    """The network after fits until further outputs are explained: some of its weights have errors of 1e-4.
-
-    Points at which outputs are not explained show weights that no Jacobian has determined: theirs are measured next.
-    """
-    missed = np.empty((0, network.n_inputs))
-    for _ in range(_MAX_FITS):
-        network = polished_on_jacobians(space, network, rng, jacobians, missed)
-        new = _unexplained(space, network, rng, tol=_EXACT_ERROR)
-        if len(new) == 0:
-            break
-        missed = np.concatenate([missed, new[:_MISSED]])
+    """The network after fits until further outputs are explained: some of its weights have errors of 1e-4."""
+    network, exact = _fitted_to_jacobians(space, network, jacobians, rng, _EXACT_ERROR)
     if network.n_parameters <= _MAX_POLISHED:
         return _fitted_to_outputs(space, network, rng, max_polished)
-    for _ in range(_MAX_FITS if len(new) else 0):
+    for _ in range(0 if exact else _MAX_FITS):
         network = _fitted_to_outputs(space, network, rng, max_polished)
         if network.n_parameters > max_polished or len(_unexplained(space, network, rng, tol=_EXACT_ERROR)) == 0:
             break
