@@ -14,13 +14,13 @@ TWO_LAYERS = [
 THREE_LAYERS = [
     Row((20, 16, 12, 8, 5), activation="tanh", right=8, error=1e-10, seconds=120.0),
     Row((20, 16, 12, 8, 5), activation="tanh", gain=1.5, right=0, error=1e-10),
-    Row((40, 40, 30, 20, 10), activation="tanh", right=3, error=1e-10, seconds=120.0, trials=5),
-    Row((64, 64, 64, 64, 10), activation="tanh", right=1, error=1e-10, seconds=120.0, trials=2),
+    Row((40, 40, 30, 20, 10), activation="tanh", right=7, error=1e-10, seconds=120.0),
+    Row((64, 64, 64, 64, 10), activation="tanh", right=5, error=1e-10, seconds=120.0),
 ]
 ONE_OUTPUT = [
     Row((20, 16, 12, 1), activation="tanh"),
-    Row((64, 48, 24, 1), activation="tanh", right=4, trials=5),
-    Row((20, 16, 16, 1), activation="tanh", right=0, trials=5),
+    Row((64, 48, 24, 1), activation="tanh", right=9),
+    Row((20, 16, 16, 1), activation="tanh", right=0),
 ]
 ROWS = TWO_LAYERS + THREE_LAYERS + ONE_OUTPUT
 FIRST, FIRST_QUICK = 500, 920  # seeds, after the first of the range
