@@ -237,7 +237,9 @@ def _fitted_again(space, network, jacobians, rng, max_polished):
     network, exact = _fitted_to_jacobians(space, network, jacobians, rng, _EXACT_ERROR)
     if network.n_parameters <= _MAX_POLISHED:
         return _fitted_to_outputs(space, network, rng, max_polished)
-    for _ in range(0 if exact else _MAX_FITS):
+    if exact or len(_unexplained(space, network, rng)):  # or a unit is missing
+        return network
+    for _ in range(_MAX_FITS):
         network = _fitted_to_outputs(space, network, rng, max_polished)
         if network.n_parameters > max_polished or len(_unexplained(space, network, rng, tol=_EXACT_ERROR)) == 0:
             break
