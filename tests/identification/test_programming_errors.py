@@ -32,7 +32,12 @@ PLACES = {
     "piecewise linear, activation detected": ("methods.relu.find_relu_network", {}, (4, 5, 1), "relu"),
     "signs of shallow units": ("piecewise.shallow.signs.solve_signs", RELU, (2, 5, 1), "relu"),
     "first layer": ("methods.first_layer.find_first_layer", TWO_TANH, (6, 6, 4, 1), "tanh"),
-    "behind the first layer": ("methods.saturating.fit_downstream", TWO_TANH, (6, 6, 4, 1), "tanh"),
+    "behind the first layer": (
+        "methods.saturating.fit_downstream",
+        {**TWO_TANH, "layer_widths": (6, 4, 1)},
+        (4, 6, 4, 1),
+        "tanh",
+    ),
     "fewer units than given": (
         "methods.saturating._recover",
         {**TWO_TANH, "layer_widths": (8, 4, 1)},

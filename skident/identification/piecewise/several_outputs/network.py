@@ -40,7 +40,9 @@ _DENSE = 3000  # parameters up to which its normal equations are solved directly
 _MAX_ERROR = 1e-5  # of these, relative: larger ones are those of missing units
 _MAX_FITS = 3  # from such errors (budget)
 _FITTED_WELL = 1e-8  # of these after a fit to Jacobians: larger ones are those of rare units
-_MAX_REFITTED = 300_000  # parameters up to which a fit to Jacobians is repeated then (budget: 5 s)
+_FITTED_WELL_LARGE = 3e-8  # the same of networks with many parameters, whose fits are less accurate
+_MANY = 300_000  # parameters from which a fit to Jacobians takes 20 s
+_MAX_FITS_LARGE = 2  # of these (budget)
 _MISSED = 12  # points that are not explained, at which Jacobians are measured (budget)
 _EXACT_ERROR = 1e-9  # of these, above which another fit follows
 _FITTED_ERROR = 1e-3  # of these, up to which a fit may remove them
@@ -195,7 +197,7 @@ def _attempt(space, rng, callback, n_units, lines):
 def _polished(space, network, jacobians, rng, max_polished):
     """The network after a fit to Jacobians, and of all parameters to outputs if they are not too many."""
     try:
-        tol = _FITTED_WELL if network.n_parameters <= _MAX_REFITTED else np.inf
+        tol = _FITTED_WELL if network.n_parameters <= _MANY else _FITTED_WELL_LARGE
         network, _ = _fitted_to_jacobians(space, network, jacobians, rng, tol)
     except OutOfBudgetError:
         return network
@@ -208,9 +210,9 @@ def _fitted_to_jacobians(space, network, jacobians, rng, tol):
     Points at which they are not show weights that no Jacobian has determined: theirs are measured next.
     """
     missed = np.empty((0, network.n_inputs))
-    for _ in range(_MAX_FITS):
+    for _ in range(_MAX_FITS if network.n_parameters <= _MANY else _MAX_FITS_LARGE):
         network = polished_on_jacobians(space, network, rng, jacobians, missed)
-        new = _unexplained(space, network, rng, tol=tol) if np.isfinite(tol) else missed
+        new = _unexplained(space, network, rng, tol=tol)
         if len(new) == 0:
             return network, True
         missed = np.concatenate([missed, new[:_MISSED]])
