@@ -34,8 +34,8 @@ PLACES = {
     "first layer": ("methods.first_layer.find_first_layer", TWO_TANH, (6, 6, 4, 1), "tanh"),
     "behind the first layer": (
         "methods.saturating.fit_downstream",
-        {**TWO_TANH, "layer_widths": (6, 4, 1)},
-        (4, 6, 4, 1),
+        {**TWO_TANH, "layer_widths": (5, 4, 4, 1)},
+        (6, 5, 4, 4, 1),
         "tanh",
     ),
     "fewer units than given": (
