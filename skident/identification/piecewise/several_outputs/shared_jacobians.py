@@ -202,13 +202,10 @@ def _solve_group(line, group, unknown, U, before, after):
 def _intervals(unknown, U, widths):
     """Intervals (0 is before the first critical point) for Jacobians, between which unknown jumps are independent.
 
-    If one group has all unknown critical points, few known ones lie beside them: errors of their normals are taken for
-    those of the others. Else, wide intervals at the ends of a line give accurate Jacobians.
+    Few known critical points lie beside the unknown ones: errors of their normals are taken for those of the others.
     """
-    n, first, beside = len(unknown), int(np.argmax(unknown)), len(unknown)
-    if unknown.sum() <= U.shape[1]:
-        beside = _KNOWN_BESIDE
-    least = max(0, first - beside)
+    n, first = len(unknown), int(np.argmax(unknown))
+    least = max(0, first - _KNOWN_BESIDE)
     start = least + int(np.argmax(widths[least : first + 1]))
     chosen = [start]
     while start < n and unknown[start:].any():
@@ -221,7 +218,7 @@ def _intervals(unknown, U, widths):
         first = start + max(1, int(np.ceil(_LATE_SHARE * (best - start))))
         if best == n:  # the rest needs no Jacobian of its own
             last = int(np.flatnonzero(unknown)[-1]) + 1
-            first, best = max(first, last), max(first, min(n, last + beside))
+            first, best = max(first, last), max(first, min(n, last + _KNOWN_BESIDE))
         start = first + int(np.argmax(widths[first : best + 1]))
         chosen.append(start)
     return chosen
