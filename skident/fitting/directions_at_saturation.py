@@ -18,7 +18,7 @@ _PLACES = 4  # where a group's effects are measured, of which the best condition
 _NO_EFFECT = 1e-9  # relative singular value of effects: rounding of the differences
 _NEWTON_STEPS = 3  # by the network known so far, whose errors then matter in second order only
 _ROUNDS = 4  # budget: two suffice from errors of 1e-4
-_BEST_CHANGE = 3e-8  # the root of the outputs' rounding: what a step is divided by, the change squared multiplied
+_BEST_CHANGE = 3e-8  # of a pre-activation by a step: the root of rounding, where both errors are equal
 _STEPS = (1.0, 1000.0)  # in pre-activations: the first one, from unknown errors, and the longest one
 _ACCURACY = 1e-14  # of entries relative to the weights: beyond, conditioning decides
 _MODEL_ERROR = 1e-3  # relative, of curvatures by a network that is known roughly
@@ -97,10 +97,8 @@ class _Places:
         change = outputs - self.oracle(x[None])
         moves, left = self._moves(base, group, effects, change)
         size = np.abs(outputs).max() + np.abs(effects).sum() * np.linalg.norm(x) * np.linalg.norm(self.weights, 2)
-        if (
-            left
-            > _UNEXPLAINED * np.linalg.norm(change) + _ROUNDINGS * self.oracle.accuracy.eps * size * len(steps) ** 0.5
-        ):
+        rounding = _ROUNDINGS * self.oracle.accuracy.eps * size * np.sqrt(len(steps))
+        if left > _UNEXPLAINED * np.linalg.norm(change) + rounding:
             raise NotIdentified(
                 "first layer", "directions", "the outputs change where all known units are saturated: one is missing"
             )

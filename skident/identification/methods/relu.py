@@ -29,6 +29,7 @@ _MAX_UNITS = 1000  # hidden units at most of one layer of unknown width (budget)
 # Reasons of `NotIdentified` for which a network may have more than one hidden layer.
 _MORE_LAYERS = {"layers", "crowded", "bent", "signs", "ambiguous", "undecided", "unexplained", "unresolved"}
 _MOST_INPUTS = 40  # up to which critical points of all layers are measured first (budget: D + 12 queries each)
+_NOT_TRIED = object()  # instead of a network from critical points, before they are measured
 _NEARLY_RIGHT = 0.01  # share of wrong outputs of their network below which other methods are not tried
 _THREE_HIDDEN_LAYERS = 4  # and the output layer: facets alone need fewer queries
 _FURTHER_CHECKS = 17  # outputs that decide whether units are missing, per held-out sample (budget)
@@ -112,7 +113,7 @@ class ActivationBoundaries:
         """See `Method`. With unknown depth, one hidden layer is tried first: lines soon show if there are more."""
         hidden = problem.activations[0]
         uncertain = hidden == "relu" and problem.detected is not None
-        leaky, tried = uncertain or hidden == "leaky_relu", None
+        leaky, start = uncertain or hidden == "leaky_relu", _NOT_TRIED
         if problem.widths is not None and len(problem.widths) > 2:
             return _deep(problem, leaky)
         if problem.widths is None and hidden == "relu" and _shares_jacobians(problem):
@@ -120,9 +121,9 @@ class ActivationBoundaries:
                 return _with_shared_jacobians(problem)
             except NotIdentified as error:  # one hidden layer, three or more, or a first layer wider than the input
                 if error.reason == "deep" and _has_shared_critical_points(problem):
-                    tried = _from_critical_points(problem, _deep_probe(problem))
-                    if tried[0] is not None and tried[0].wrong_share < _NEARLY_RIGHT:
-                        return _deep_attempt(problem, tried[0])
+                    start = _from_critical_points(problem, _deep_probe(problem))
+                    if start is not None and start.wrong_share < _NEARLY_RIGHT:
+                        return _deep_attempt(problem, start)
         try:
             return _relu_or_leaky(problem) if uncertain else _shallow(problem, hidden)
         except NotIdentified as error:
@@ -130,13 +131,13 @@ class ActivationBoundaries:
                 raise NotIdentified(error.stage, error.reason, f"{_HIDDEN_CLIP} {error}") from error
             if problem.widths is not None or error.reason not in _MORE_LAYERS:
                 raise
-            return _deep_after(error, problem, leaky, tried)
+            return _deep_after(error, problem, leaky, start)
 
 
 METHOD = ActivationBoundaries()
 
 
-def _deep_after(error, problem, leaky, tried):
+def _deep_after(error, problem, leaky, start):
     """Several hidden layers, after one hidden layer ended in an error."""
     if problem.widths is None and problem.oracle.accuracy.exact and not problem.oracle.restricted:
         try:
@@ -144,7 +145,7 @@ def _deep_after(error, problem, leaky, tried):
         except NotIdentified:
             pass
     try:
-        return _deep(problem, leaky, tried)
+        return _deep(problem, leaky, start)
     except (NotIdentified, OutOfBudgetError) as deeper:
         raise NotIdentified(
             "activation boundaries",
@@ -205,8 +206,8 @@ def _shallow(problem, hidden, linear=True):
     return replace(attempt, sample=found.sample, undetermined=undetermined)
 
 
-def _deep(problem, leaky, tried=None):
-    """Any number of hidden layers; two if the outputs are not exact. `tried` is what critical points gave before."""
+def _deep(problem, leaky, found=_NOT_TRIED):
+    """Any number of hidden layers; two if the outputs are not exact. `found` is what critical points gave before."""
     oracle = problem.oracle
     if _is_noisy(oracle):
         return _noisy_deep(problem)
@@ -216,9 +217,8 @@ def _deep(problem, leaky, tried=None):
         except NotIdentified:  # another depth or width: layer by layer below
             pass
     probe = _deep_probe(problem)
-    if tried is None:
-        tried = _from_critical_points(problem, probe) if _has_shared_critical_points(problem) else (None,)
-    found = tried[0]
+    if found is _NOT_TRIED:
+        found = _from_critical_points(problem, probe) if _has_shared_critical_points(problem) else None
     if found is None or found.wrong_share:
         found = _better(found, lambda: _by_facets(problem, probe, leaky))
     return _deep_attempt(problem, found)
@@ -254,16 +254,13 @@ def _by_facets(problem, probe, leaky=False, start=None):
 
 
 def _from_critical_points(problem, probe):
-    """The `DeepNetwork` that starts from the layers of one set of critical points, alone in a tuple.
-
-    It is None if these layers explain too little.
-    """
+    """The `DeepNetwork` that starts from the layers of one set of critical points; None if they explain too little."""
     try:
         with problem.log.stage("layers (critical points of all layers)", problem.oracle, None, "units") as entry:
             start = find_layers(probe, problem.rng, entry["progress"])
-        return (None if start is None else _by_facets(problem, probe, start=start),)
+        return None if start is None else _by_facets(problem, probe, start=start)
     except NotIdentified:
-        return (None,)
+        return None
 
 
 def _better(found, search):

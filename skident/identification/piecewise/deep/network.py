@@ -29,12 +29,12 @@ from .validation import (
 
 __all__ = ["DeepNetwork", "find_deep_relu_network"]
 
-_MOST_LAYERS = 6  # hidden ones; boundaries of deeper units are too short to be followed, unless there are
-_FURTHER_LAYERS = 2  # beyond those that the search starts from
+_MOST_LAYERS = 6  # hidden ones; boundaries of deeper units are too short to be followed
+_FURTHER_LAYERS = 2  # hidden ones beyond the layers that the search starts from, if these are more
 _N_REPAIRS = 12  # rounds of explaining wrong outputs
 _PATIENCE = 2  # rounds, or lines, without progress that end a search
-_NEARLY_RIGHT = 0.01  # share of wrong outputs below which the search ends after
-_WORSE_ROUNDS = 3  # repairs that do not help
+_NEARLY_RIGHT = 0.01  # share of wrong outputs below which few repairs are tried
+_WORSE_ROUNDS = 3  # repairs that do not help, after which the search ends then
 _MAX_LINES = 12  # followed per layer
 _MAX_SEARCHES = 15  # times that more lines are scanned where nothing else helps
 _LAST_SHARE = 0.6  # share of explained outputs above which a layer was the last hidden one

@@ -25,10 +25,9 @@ _MARGIN = 10.0  # least pre-activation of these at a sample, over the spread: th
 def rare_units(first, known, X, left, query_left, rng):
     """Weights (m_1, q), biases (q,) and outgoing weights (q, m_L) of units that explain what is `left` (n, m_L) at X.
 
-    With all other units taken off, outputs are linear in those of the first layer, but for rare samples at which a unit
-    is active, or for once inactive: there, the difference is a positive multiple of the unit's outgoing weights. More
-    samples near those give its weights by least squares. Whether it is active there or elsewhere decides the linear
-    part. ``query_left(X)`` is what is left at further samples. Errors along outgoing weights that are `known` (k, m_L)
+    With all other units taken off, outputs are linear in those of the first layer wherever these units are on their
+    usual side. At the rare samples on the other side of a unit, the difference is a positive multiple of its outgoing
+    weights. More samples near those give its weights by least squares. The linear part shows which side is active. ``query_left(X)`` is what is left at further samples. Errors along outgoing weights that are `known` (k, m_L)
     are those of other units. None if some samples are not explained.
     """
     W, b = first

@@ -18,7 +18,6 @@ from .profiles import fit_profiles
 
 __all__ = ["hidden_coordinate_queries", "recover_in_hidden_coordinates"]
 
-_PASSES = 2  # of gradients that an estimate of queries counts
 _RANK_TOL = 1e-7  # singular value of the tensor, relative to the largest, below which a unit has no effect
 _MAX_RESIDUAL = 0.05  # relative, of outputs: what the polish still mends; a network with wrong units leaves more
 _READOUT_RANK_TOL = 1e-12  # of units' outputs: rounding
@@ -29,9 +28,9 @@ _HESSIAN_REACH = 3.6  # their largest value, over the rate: tanh outputs of 0.95
 
 
 def hidden_coordinate_queries(widths):
-    """Queries for layer widths ``(m_1, m_2, m_L)``, without those of the first layer."""
+    """Queries for layer widths ``(m_1, m_2, m_L)`` if one pass of gradients suffices, without the first layer's."""
     hessians = _N_HESSIANS * hessian_queries(widths[1]) if widths[-1] == 1 else 0
-    return 4 * widths[0] * _PASSES * n_gradient_points(*widths) + hessians
+    return 4 * widths[0] * n_gradient_points(*widths) + hessians
 
 
 def recover_in_hidden_coordinates(oracle, first, activation, n_units, rng):
