@@ -27,8 +27,9 @@ def rare_units(first, known, X, left, query_left, rng):
 
     With all other units taken off, outputs are linear in those of the first layer wherever these units are on their
     usual side. At the rare samples on the other side of a unit, the difference is a positive multiple of its outgoing
-    weights. More samples near those give its weights by least squares. The linear part shows which side is active. ``query_left(X)`` is what is left at further samples. Errors along outgoing weights that are `known` (k, m_L)
-    are those of other units. None if some samples are not explained.
+    weights. More samples near those give its weights by least squares. The linear part shows which side is active.
+    ``query_left(X)`` is what is left at further samples. Errors along outgoing weights that are `known` (k, m_L) are
+    those of other units. None if some samples are not explained.
     """
     W, b = first
     rows = _with_ones(np.maximum(X @ W + b, 0.0))
