@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
+from skident.linalg import svd
 from skident.oracle import NotIdentified
 
 __all__ = ["EXPONENTIAL_RATES", "correct_directions"]
@@ -117,7 +118,7 @@ class _Places:
             base[group] = _SPREAD / self.rate * self.rng.standard_normal(len(group))
             x = self._at(base)
             effects = (self.oracle(x + moves) - self.oracle(x - moves)).T / (2.0 * _DIFFERENCE / self.rate)
-            values = np.linalg.svd(effects, compute_uv=False)
+            values = svd(effects, compute_uv=False)
             if values[-1] > best:
                 best, found = values[-1], (base, effects)
         if not best > _NO_EFFECT * np.linalg.norm(found[1]):

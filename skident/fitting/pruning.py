@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.linalg import svd
 from skident.network import FeedforwardNetwork, get_activation
 from skident.network.calculus import forward_jets, output_sensitivities
 
@@ -70,7 +71,7 @@ def _inverse_gram(a):
     norms = np.sqrt(np.mean(a**2, axis=0))
     norms = np.maximum(norms, _MIN_NORM * norms.max())
     short = len(a) < a.shape[1]
-    s, Vt = np.linalg.svd(a / norms, full_matrices=short)[1:]
+    s, Vt = svd(a / norms, full_matrices=short)[1:]
     if short:  # null vectors too
         s = np.append(s, np.zeros(a.shape[1] - len(s)))
     s = np.maximum(s, _SINGULAR_TOL * s[0])

@@ -10,6 +10,7 @@ from .moments import hermite_tensors, moment_sums
 from .packing import n_symmetric_entries
 from .pencils import JennrichFactors, JointPencil, jennrich, joint_pencil, matrix_pencil
 from .power import RankOneOptions, RankOneSearch, find_rank_one, projection_norms, subspace_power_iteration
+from .singular_values import svd
 from .symmetric import DeficientRankError, leading_subspace, n_free_entries, smat, svec, svec_outer
 from .symmetric_rank_one import SymmetricPowers, find_symmetric_powers, power_jacobian
 from .symmetric_tensors import contract_symmetric, flatten_symmetric, pack_symmetric, symmetric_power, unpack_symmetric
@@ -43,6 +44,7 @@ __all__ = [
     "projection_norms",
     "smat",
     "subspace_power_iteration",
+    "svd",
     "svec",
     "svec_outer",
     "symmetric_power",

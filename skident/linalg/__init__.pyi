@@ -37,6 +37,7 @@ __all__ = [
     "projection_norms",
     "smat",
     "subspace_power_iteration",
+    "svd",
     "svec",
     "svec_outer",
     "symmetric_power",
@@ -195,6 +196,9 @@ def subspace_power_iteration(
     basis: Any, starts: Any, *, step_size: float = ..., max_iter: int = ..., tol: float = ...
 ) -> tuple[Any, Any, int]:
     """Projected gradient ascent of ``Phi(u) = ||P_W(u u^T)||_F^2`` on the sphere, all starts at once."""
+
+def svd(A: Array, full_matrices: bool = ..., compute_uv: bool = ...) -> tuple[Array, Array, Array]:
+    """Singular value decomposition of matrices (..., m, n), as `numpy.linalg.svd` returns it."""
 
 def svec(A: Any) -> Any:
     """Symmetric matrices (..., D, D) to vectors (..., q), keeping Frobenius products."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.optimize
 
+from skident.linalg import svd
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
 
@@ -130,7 +131,7 @@ def with_always_active_unit(network, linear, far, X, Y):
     candidates = []
     for signs in itertools.product((1.0, -1.0), repeat=V.shape[1]):
         signs = np.array(signs)
-        left, sizes, right = np.linalg.svd(linear + (V * (signs < 0)) @ U)
+        left, sizes, right = svd(linear + (V * (signs < 0)) @ U)
         w, u = left[:, 0] * sizes[0], right[0]
         share = float(np.mean(far @ w < 0))
         if len(sizes) == 1 or sizes[1] <= _RANK_ONE * sizes[0]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
+from skident.linalg import svd
 from skident.oracle import NotIdentified
 
 from ..piecewise.kernel.lines import Line, Table
@@ -139,7 +140,7 @@ def _refined(oracle, units, radius, std, rng):
         units = units.take(fit.eliminate(units))
     D = units.normals.shape[1]
     V, variances, noise = fit.solution()
-    normals = np.linalg.svd(V[:, :, :D] / noise[:, None], full_matrices=False)[2][:, 0]
+    normals = svd(V[:, :, :D] / noise[:, None], full_matrices=False)[2][:, 0]
     normals *= np.where(np.sum(normals * units.normals, axis=1) < 0, -1.0, 1.0)[:, None]
     jumps = np.einsum("kmd,kd->km", V[:, :, :D], normals)
     weights = jumps / noise**2

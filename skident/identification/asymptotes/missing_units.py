@@ -7,6 +7,7 @@ import scipy.linalg
 
 from skident.fitting.linear_units import with_linear_units
 from skident.fitting.standard_errors import parameter_jacobian
+from skident.linalg import svd
 from skident.network import Architecture, FeedforwardNetwork
 from skident.optim import DenseJacobian, levenberg_marquardt
 
@@ -68,7 +69,7 @@ class _Tangent:
         diagonal = np.abs(np.diag(R))
         self.Q = Q[:, diagonal > _RANK_TOL * diagonal[0]]
         self.left = self.project(((Y - network(U)) / self.scale).ravel())
-        direction = np.linalg.svd(self.left.reshape(Y.shape), full_matrices=False)[2][0]
+        direction = svd(self.left.reshape(Y.shape), full_matrices=False)[2][0]
         self.direction, self.outgoing = direction, direction * self.scale
 
     def project(self, C):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.linalg import svd
 from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
@@ -77,7 +78,7 @@ def _units(line, corners, ends, rng):
     gradients = far_gradients(line, 0.5 * (borders[:-1] + borders[1:]), 0.25 * np.diff(borders), rng)
     weights, biases, outgoing = [], [], []
     for jump, (_, profile) in zip(np.diff(gradients, axis=0), corners, strict=True):
-        U, sizes, Vt = np.linalg.svd(jump, full_matrices=False)
+        U, sizes, Vt = svd(jump, full_matrices=False)
         if len(sizes) > 1 and sizes[1] > _RANK_ONE_TOL * sizes[0]:
             raise NotIdentified(
                 "profiles", "crowded", "gradients before and after a corner differ by more than one unit."

@@ -15,6 +15,7 @@ from skident.linalg import (
     find_rank_one,
     leading_subspace,
     n_free_entries,
+    svd,
     svec,
     svec_outer,
 )
@@ -167,7 +168,7 @@ def independence(basis, vectors):
 
     Far from 0 if the vectors are the rank-one matrices that span the subspace; infinite without vectors.
     """
-    return float(np.linalg.svd(svec_outer(vectors) @ basis, compute_uv=False).min(initial=np.inf))
+    return float(svd(svec_outer(vectors) @ basis, compute_uv=False).min(initial=np.inf))
 
 
 def spectral_drop(singular_values, dimension):
@@ -277,5 +278,5 @@ def cluster_directions(vectors, n_clusters, *, random_state=None):
     pole = rng.standard_normal(vectors.shape[1])
     folded = vectors * np.where(vectors @ pole < 0, -1.0, 1.0)[:, None]
     labels = KMeans(n_clusters, n_init=_KMEANS_STARTS, random_state=rng.randint(2**31 - 1)).fit_predict(folded)
-    centers = [np.linalg.svd(folded[labels == k], full_matrices=False)[2][0] for k in range(n_clusters)]
+    centers = [svd(folded[labels == k], full_matrices=False)[2][0] for k in range(n_clusters)]
     return np.array(centers)

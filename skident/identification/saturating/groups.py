@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.polynomial import chebyshev
 
+from skident.linalg import svd
 from skident.network import get_activation
 from skident.optim import fit_coefficients
 
@@ -187,7 +188,7 @@ def _groups(part, todo, done, known, size, share, rng):
         old = np.array(done, dtype=int)[draw(len(done), size - n_new)]
         candidates = np.concatenate([np.array(left)[draw(len(left), n_new)], old], axis=1)
         M, beta = part.weights[candidates], part.biases[candidates]
-        _, singular, vh = np.linalg.svd(M)
+        _, singular, vh = svd(M)
         null, foot = vh[:, -1], -np.einsum("cij,cj->ci", np.linalg.pinv(M), beta)
         slope = np.abs(null @ part.weights[known].T)
         offset = np.abs(foot @ part.weights[known].T + part.biases[known])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import erf, erfinv
 
-from skident.linalg import n_symmetric_entries
+from skident.linalg import n_symmetric_entries, svd
 from skident.network import get_activation
 from skident.optim import DenseNormalEquations, best_of, levenberg_marquardt
 from skident.oracle import NotIdentified
@@ -90,7 +90,7 @@ def _recover(downstream, design, n_units, spread):
     else:
         corrections = erfinv(downstream.center_outputs)
     C = problem.coefficients(corrections)
-    s = np.linalg.svd(unit_rows(C.reshape(-1, C.shape[-1])), compute_uv=False)
+    s = svd(unit_rows(C.reshape(-1, C.shape[-1])), compute_uv=False)
     if not s[n_units] < _MAX_GAP * s[n_units - 1]:
         raise NotIdentified(
             "second layer", "residual", f"no bias corrections make the Taylor coefficients sums of {n_units} powers"
@@ -151,7 +151,7 @@ class _CorrectionProblem:
     def _rows_and_subspace(self, corrections):
         """Rows (N, d) of norm about 1, bases (N, m_2) and (d, m_2) of their best subspace, all singular values."""
         rows = self.coefficients(corrections).reshape(self.n_rows, -1) / self.norms
-        U, s, Vt = np.linalg.svd(rows, full_matrices=False)
+        U, s, Vt = svd(rows, full_matrices=False)
         return rows, U[:, : self.n_powers], s, Vt[: self.n_powers].T
 
     def cost(self, corrections):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.linalg import svd
 from skident.oracle import NotIdentified
 
 from .aiming import aimed_pencils, moves
@@ -73,7 +74,7 @@ def _moved(labels, normals, points, rng):
 
 
 def _span(normals):
-    _, s, V = np.linalg.svd(np.array(normals), full_matrices=False)
+    _, s, V = svd(np.array(normals), full_matrices=False)
     return V[s > _RANK_TOL * s[0]]
 
 
@@ -206,7 +207,7 @@ class FirstLayer:
     def _missing(self):
         """Orthonormal directions (k, r) that no known unit meets."""
         W = self.units.hyperplanes[:, :-1]
-        return np.linalg.svd(W, full_matrices=True)[2][len(W) :]
+        return svd(W, full_matrices=True)[2][len(W) :]
 
     def _aim(self):
         """Pencils of missing units, between boundary points where one is active and where none is."""

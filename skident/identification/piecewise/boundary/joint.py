@@ -9,6 +9,7 @@ from scipy.linalg import lapack, solve_triangular
 from scipy.optimize import linprog
 
 from skident.budget import check_deadline
+from skident.linalg import svd
 
 from .large import jumps_fitted
 from .points import sizes
@@ -79,7 +80,7 @@ def null_space(H, X, pairs, n_classes, tol=_NULL_TOL):
     M = M[:, 1:].reshape(len(X), -1)
     if len(M) > 2 * M.shape[1]:
         M = np.linalg.qr(M, mode="r")
-    _, s, V = np.linalg.svd(M)
+    _, s, V = svd(M)
     s = np.append(s, np.zeros(M.shape[1] - len(s)))[::-1]
     bound = tol * np.sqrt(len(X))
     k = int(np.sum(s < bound))

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from skident.linalg import svd
+
 from .points import bisect
 
 __all__ = ["with_missing_unit"]
@@ -83,5 +85,5 @@ def _pool(labels, logits, X, rng):
 
 def _determined(h):
     """Whether affine functions of activations h (n, m) are determined by their values."""
-    s = np.linalg.svd(np.column_stack([h, np.ones(len(h))]), compute_uv=False)
+    s = svd(np.column_stack([h, np.ones(len(h))]), compute_uv=False)
     return s[-1] > _MIN_SINGULAR * s[0]

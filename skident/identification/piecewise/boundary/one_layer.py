@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from skident.linalg import svd
 from skident.oracle import NotIdentified
 
 from .checks import bisected_near, wrong_boundary_points
@@ -267,7 +268,7 @@ def open_coefficients(logits, N):
         return N[:0]
     flat = N.reshape(len(N), -1)
     own = logits.coef.ravel() / np.linalg.norm(logits.coef)
-    _, _, V = np.linalg.svd(flat - np.outer(flat @ own, own), full_matrices=False)
+    _, _, V = svd(flat - np.outer(flat @ own, own), full_matrices=False)
     return V[: len(N) - 1].reshape(len(N) - 1, *logits.coef.shape)
 
 

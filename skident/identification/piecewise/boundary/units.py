@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.linalg import svd
+
 __all__ = ["Pencil", "Units", "common_hyperplane"]
 
 _MEET_TOL = 3e-8  # sine of the angle of two pencils up to which they meet; normals are accurate to 1e-9 or better
@@ -88,7 +90,7 @@ def _contains(pencil, w):
 def common_hyperplane(one, two):
     """The hyperplane (D + 1,), unit normal, in which two pencils meet; None unless it is a unit's."""
     P, Q = _span(one), _span(two)
-    U, _, V = np.linalg.svd(P.T @ Q)
+    U, _, V = svd(P.T @ Q)
     sines = [np.linalg.norm(P @ U[:, k] - Q @ (Q.T @ (P @ U[:, k]))) for k in range(2)]
     if sines[0] > _MEET_TOL or sines[1] < _APART:
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from skident.budget import check_deadline, chunks
+from skident.linalg import svd
 
 __all__ = ["CONTRADICTION", "SAME_DIRECTION", "FacetUnit", "intersection"]
 
@@ -148,7 +149,7 @@ class FacetUnit:
         unit = self.with_basis(self.basis)
         D, n = len(other.normal), other.normal
         # The norm of the other's coefficients is unknown: its normal only excludes a gradient along the facet.
-        along = np.linalg.svd(n[None])[2][1:]
+        along = svd(n[None])[2][1:]
         equations = np.vstack([along @ other.equations[:D], other.equations[D:]])
         errors = np.append(other.target_errors[: D - 1], other.target_errors[D:])
         unit.add_equations(equations, np.zeros(len(equations)), other.located, errors)
@@ -294,11 +295,11 @@ def intersection(one, other):
         by_chance = max(0, one.nullity + other.nullity + 2 - n_unknowns)
         return joint if joint.residual < CONTRADICTION and joint.nullity + 1 > by_chance else None
     a, b = (np.linalg.qr(np.column_stack([unit.coef, unit.null_basis]))[0] for unit in (one, other))
-    s = np.linalg.svd(b - a @ (a.T @ b), compute_uv=False)
+    s = svd(b - a @ (a.T @ b), compute_uv=False)
     if np.sum(s < SAME_DIRECTION) <= max(0, a.shape[1] + b.shape[1] - n_unknowns):
         return None
     eye = np.eye(len(a))
-    s, rows = np.linalg.svd(np.vstack([eye - a @ a.T, eye - b @ b.T]), full_matrices=False)[1:]
+    s, rows = svd(np.vstack([eye - a @ a.T, eye - b @ b.T]), full_matrices=False)[1:]
     rows = rows[s > SAME_DIRECTION]
     joint = FacetUnit(one.known, one.point, one.normal, one.basis)
     joint.add_equations(rows, np.zeros(len(rows)), np.vstack([one.located[1:], other.located]))
@@ -313,7 +314,7 @@ def _least_norm(A, y, least=None, weight=None):
     excess of the unknowns are fulfilled by weight: the more exact ones decide.
     """
     check_deadline(_SVD * max(A.shape) * min(A.shape) ** 2)
-    U, s, Vt = np.linalg.svd(A, full_matrices=A.shape[0] < A.shape[1])
+    U, s, Vt = svd(A, full_matrices=A.shape[0] < A.shape[1])
     k = int(np.sum(s > (_RANK_TOL * s[0] if least is None else least)))
     x = Vt[:k].T @ ((U[:, :k].T @ y) / s[:k])
     if weight is not None and k < len(A):
@@ -324,7 +325,7 @@ def _least_norm(A, y, least=None, weight=None):
 
 def _covariance_root(A, basis, least):
     """A root (T, r) of the covariance of a least-squares solution, in the directions that are determined."""
-    s, Vt = np.linalg.svd(A, full_matrices=False)[1:]
+    s, Vt = svd(A, full_matrices=False)[1:]
     root = Vt[s > least].T / s[s > least]
     return root if basis is None else basis @ root
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
+from skident.linalg import svd
+
 from ..kernel.locate import locate, window_widths
 from ..kernel.robust_fit import active_set_fit
 
@@ -257,5 +259,5 @@ def _free_directions(unit):
     fixed = np.linalg.qr(np.column_stack([unit.coef, unit.null_basis]))[0]
     whole = np.eye(len(unit.coef)) if unit.basis is None else np.linalg.qr(unit.basis)[0]
     left = whole - fixed @ (fixed.T @ whole)
-    U, s, _ = np.linalg.svd(left, full_matrices=False)
+    U, s, _ = svd(left, full_matrices=False)
     return U[:, s > _RANK_TOL]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from skident.linalg import svd
 from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 from skident.network import FeedforwardNetwork, leaky_relu
 from skident.oracle import NotIdentified
@@ -225,7 +226,7 @@ def _network(layers, W, b, out, constant, slope):
 
 def _as_pairs(linear):
     """A linear map (m_{L-1}, m_o) as a product of inner directions (m_{L-1}, r) and outer weights (r, m_o)."""
-    U, s, Vt = np.linalg.svd(linear, full_matrices=False)
+    U, s, Vt = svd(linear, full_matrices=False)
     k = int(np.sum(s > _NO_EFFECT * max(s[0], _TINY)))
     return U[:, :k], s[:k, None] * Vt[:k]
 

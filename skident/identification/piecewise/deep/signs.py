@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skident.budget import check_deadline, chunks, require_memory
+from skident.linalg import svd
 
 from ..kernel.signs import signs_over_ratio, slope_of_ratio
 from .facet_unit import CONTRADICTION
@@ -82,7 +83,7 @@ def _solve(known, units, slope, missing):
     """Signs by least squares, and the largest residual (n,) of every unit; `missing` (q, 2) are indices of weights."""
     A, y, size, certain_tol = _equations(known, units, missing)
     K, noisy = known.n_units, bool(known.accuracy)
-    U, s, Vt = np.linalg.svd(A / size, full_matrices=len(A) < A.shape[1])
+    U, s, Vt = svd(A / size, full_matrices=len(A) < A.shape[1])
     rank = int(np.sum(s > (_CERTAIN_ERRORS if noisy else _RANK_TOL * s[0])))
     x = Vt[:rank].T @ ((U[:, :rank].T @ y) / s[:rank]) / size
     determined = np.linalg.norm(Vt[rank:, :K], axis=0) < _DETERMINED
@@ -157,12 +158,12 @@ def signs_beside_linear_part(known, units):
     sizes = []
     for some in chunks(len(signs), _COPIES * 8 * C.size):
         check_deadline()
-        sizes.append(np.linalg.svd(_linear_rest(known, signs[some], A, C), compute_uv=False))
+        sizes.append(svd(_linear_rest(known, signs[some], A, C), compute_uv=False))
     sizes = np.concatenate(sizes)
     for r in range(1, min(len(coefs), known.n_before)):
         fits = np.flatnonzero(sizes[:, r] < _LOW_RANK)
         if len(fits) == 1:
-            return signs[fits[0]], np.linalg.svd(_linear_rest(known, signs[fits[:1]], A, C)[0])[0][:, :r]
+            return signs[fits[0]], svd(_linear_rest(known, signs[fits[:1]], A, C)[0])[0][:, :r]
         if len(fits) > 1:
             break
     return None, nothing

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from skident.budget import chunks, rows_at_once
+from skident.linalg import svd
 
 from .lines import CriticalPoints, gaps_on_segments
 from .locate import locate, scan_segments
@@ -187,7 +188,7 @@ def _jump_directions(probe, points, directions, h, checks):
             good &= (deviation < _STRAIGHT_TOL * (1.0 + np.sqrt(D)) * tol) & np.isfinite(tol)
         error = error + tol / h
         sides.append(np.swapaxes(slopes, 1, 2))
-    s, Vt = np.linalg.svd(sides[0] - sides[1], full_matrices=False)[1:]
+    s, Vt = svd(sides[0] - sides[1], full_matrices=False)[1:]
     with np.errstate(divide="ignore", invalid="ignore"):  # errors are infinite where outputs are lost
         error = error * np.sqrt(D) / s[:, 0]
         if s.shape[1] > 1:

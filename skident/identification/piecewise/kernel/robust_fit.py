@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skident.budget import check_deadline
+from skident.linalg import svd
 
 __all__ = ["NOISY", "ActiveSetFit", "PlaneFit", "active_set_fit", "fit_outputs", "fit_plane_near"]
 
@@ -54,7 +55,7 @@ def active_set_fit(A, y, errors):
         x = np.linalg.lstsq(A[kept], y[kept], rcond=_RANK)[0]
     if kept.sum() < max(q + 2, 0.5 * n):
         return None
-    s, Vt = np.linalg.svd(A[kept], full_matrices=False)[1:]
+    s, Vt = svd(A[kept], full_matrices=False)[1:]
     s = np.maximum(s, _RANK * s[0])
     return ActiveSetFit(x, kept, (Vt.T / s**2) @ Vt, float(np.median(np.abs(A[kept] @ x - y[kept]))))
 
@@ -71,7 +72,7 @@ class PlaneFit(NamedTuple):
 
 def fit_plane_near(points, errors, normal, offset):
     """The hyperplane near a given one through points (n, D) with errors (n,) across it; None if too few agree."""
-    tangents = np.linalg.svd(normal[None])[2][1:].T
+    tangents = svd(normal[None])[2][1:].T
     # (normal + tangents t) . x + offset + c = 0
     A = np.column_stack([points @ tangents, np.ones(len(points))])
     fit = active_set_fit(A, -(points @ normal) - offset, errors)

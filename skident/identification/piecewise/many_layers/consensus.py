@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.linalg import svd
+
 __all__ = [
     "accurate_vector",
     "clusters_of_jumps",
@@ -34,7 +36,7 @@ def partial_units(H, A, N):
     Outputs H (n, m) of the known layers have gradients A (n, m, D): a unit's normal is a combination of the gradients
     of the active ones. Also masks: whether the normal is such a combination (n,), and whether it is a unique one (n,).
     """
-    U, s, Vt = np.linalg.svd(A, full_matrices=False)
+    U, s, Vt = svd(A, full_matrices=False)
     kept = s > _RANK_TOL * np.maximum(s[:, :1], np.finfo(float).tiny)
     y = np.einsum("nrd,nd->nr", Vt, N) * kept
     inside = np.linalg.norm(N - np.einsum("nrd,nr->nd", Vt, y), axis=1) < _INSIDE
@@ -122,7 +124,7 @@ def accurate_vector(H, A, N):
     E, B = unit_equations(H, A, N)
     R = _regular(B.T @ B)
     E[: -len(H)] *= _NORMAL_WEIGHT
-    return R @ np.linalg.svd(E @ R, full_matrices=False)[2][-1]
+    return R @ svd(E @ R, full_matrices=False)[2][-1]
 
 
 def _regular(F):

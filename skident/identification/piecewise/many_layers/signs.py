@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.linalg import svd
+
 from .consensus import accurate_vector, clusters_of_jumps, gram_matrices, smallest_eigenpair
 from .spans import Spans
 
@@ -176,7 +178,7 @@ def _smallest(G, F):
 def _votes(critical, H, A, index, C, b):
     """Sums (K,) of votes for the signs, from critical points where the gradients of all units are independent."""
     J = np.matmul(C.T, A[index])
-    s = np.linalg.svd(J, compute_uv=False)
+    s = svd(J, compute_uv=False)
     K = len(b)
     full = np.sum(s > _INDEPENDENT * s[:, :1], axis=1) == K
     if not full.any():
@@ -226,7 +228,7 @@ def linear_direction(critical, H, A, index, units):
     if K > _MOST_ENUMERATED or len(clusters) < _FEWEST_CLUSTERS:
         return None
     common = np.all([constant for _, _, constant in clusters], axis=0)
-    Q = np.linalg.svd(C[:, common], full_matrices=True)[0][:, common.sum() :]  # else units that never change would do
+    Q = svd(C[:, common], full_matrices=True)[0][:, common.sum() :]  # else units that never change would do
     if Q.shape[1] == 0:
         return None
     unit_directions = C / np.linalg.norm(C, axis=0)
@@ -251,7 +253,7 @@ def linear_direction(critical, H, A, index, units):
 
 def _complement(basis):
     """The projector (m, m) onto what columns (m, q) do not span."""
-    U, s, _ = np.linalg.svd(basis, full_matrices=False)
+    U, s, _ = svd(basis, full_matrices=False)
     U = U[:, s > _SMALL_ANGLE]
     return np.eye(len(U)) - U @ U.T
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.linalg import svd
+
 __all__ = ["Spans"]
 
 _MOST_POINTS = 150  # critical points (budget: 0.5 s with all signs of eight units)
@@ -43,7 +45,7 @@ class Spans:
         """Of some of the critical points `index`; `units` are weights (m, K), biases (K,) and linear weights (m, q)."""
         C, b, linear = units
         index = rng.permutation(index)[:_MOST_POINTS]
-        s, Vt = np.linalg.svd(A[index], full_matrices=False)[1:]
+        s, Vt = svd(A[index], full_matrices=False)[1:]
         kept = s > _RANK_TOL * np.maximum(s[:, :1], _TINY)
         V = Vt * kept[:, :, None]
         normals = np.einsum("nrd,nd->nr", V, critical.normals[index])
@@ -63,7 +65,7 @@ class Spans:
         for start in range(0, len(i), _BATCH):
             p, k = i[start : start + _BATCH], j[start : start + _BATCH]
             M = np.concatenate([self.units[k] * on[p, k][:, None], self.linear[k]], axis=2)
-            U, s, _ = np.linalg.svd(M, full_matrices=False)
+            U, s, _ = svd(M, full_matrices=False)
             kept = s > _ACTIVE_RANK_TOL * np.maximum(s[:, :1], _TINY)
             inner = np.einsum("nrk,nr->nk", U, self.normals[k]) * kept
             off = self.normals[k] - np.einsum("nrk,nk->nr", U, inner)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.linalg import svd
+
 __all__ = ["fitted_unit", "with_weights_at"]
 
 _NORMALS = 120  # of a unit that refine it (budget)
@@ -61,7 +63,7 @@ def _normal_rows(A, N):
 
 def _null_vector(M):
     """The vector with the least ``|M x|``, and which of its entries others of nearly the least change."""
-    _, s, Vt = np.linalg.svd(M, full_matrices=False)
+    _, s, Vt = svd(M, full_matrices=False)
     loose = s[:-1] < max(_UNDETERMINED * s[0], _UNDETERMINED_RATIO * s[-1])
     unknown = np.abs(Vt[:-1][loose]).max(axis=0, initial=0.0) > _UNKNOWN
     return Vt[-1], unknown

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
+from skident.linalg import svd
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
 
@@ -129,7 +130,7 @@ def _stepped(units, linear, X1, residual):
     for unit in units:
         n = len(unit.terms) - 1
         both = unit.terms[1:, :, None] * unit.outgoing + change[at : at + n * p].reshape(n, p, -1)
-        left, sizes, right = np.linalg.svd(both.reshape(n * p, -1), full_matrices=False)
+        left, sizes, right = svd(both.reshape(n * p, -1), full_matrices=False)
         side = np.sign(right[0] @ unit.outgoing)
         terms = (side * sizes[0] * left[:, 0]).reshape(n, p)
         moved.append(Maxout(np.vstack([np.zeros(p), terms]), side * right[0]))
@@ -142,7 +143,7 @@ def _relu_network(units, linear, probe):
 
     Values that a layer passes on are pairs ``relu(q) - relu(-q)``.
     """
-    left, sizes, right = np.linalg.svd(linear[:-1], full_matrices=False)
+    left, sizes, right = svd(linear[:-1], full_matrices=False)
     kept = sizes > _SKIP_TOL * max(sizes.max(initial=0.0), *(np.abs(unit.terms).max() for unit in units))
     outgoing = np.vstack([right[kept], *(unit.outgoing for unit in units)])
     # Functions whose largest counts: affine in the layer before, as columns with their constants.

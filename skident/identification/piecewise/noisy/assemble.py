@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from skident.linalg import svd
 from skident.network import FeedforwardNetwork
 
 from .robust import least_absolute_fit, robust_fit
@@ -86,7 +87,7 @@ class TwoLayers:
         W2, b2, W3 = self.W2, self.b2, self.W3
         c, n_linear = self.c, 0
         if np.any(self.V):
-            Q, s, R = np.linalg.svd(self.V, full_matrices=False)
+            Q, s, R = svd(self.V, full_matrices=False)
             n_linear = int(np.sum(s > _RANK * s[0]))
             Q, R = Q[:, :n_linear], s[:n_linear, None] * R[:n_linear]
             lift = _LIFT * np.abs(self.hidden(X) @ Q).max(axis=0)
@@ -117,7 +118,7 @@ def first_layer_signs(units, planes):
         coef = np.where(unit.known, unit.coef, 0.0)
         M, y = normals * coef, unit.gradient + normals @ (coef * (unit.side < 0))
         if len(unknown):
-            free = np.linalg.svd(normals[:, unknown], full_matrices=True)[0][:, len(unknown) :]
+            free = svd(normals[:, unknown], full_matrices=True)[0][:, len(unknown) :]
             M, y = free.T @ M, free.T @ y
         rows.append(M / np.linalg.norm(unit.gradient))
         targets.append(y / np.linalg.norm(unit.gradient))
@@ -244,18 +245,18 @@ def _turned_beside(V, W2, W3, turned, rank):
     V = V + np.tensordot(turned, each, axes=1)
     while True:
         after = V + (1.0 - 2.0 * turned)[:, None, None] * each
-        rest = np.sum(np.linalg.svd(after, compute_uv=False)[:, rank:] ** 2, axis=1)
+        rest = np.sum(svd(after, compute_uv=False)[:, rank:] ** 2, axis=1)
         k = int(np.argmin(rest))
         if least is not None and rest[k] >= least:
             return turned, np.sqrt(least)
-        if least is None and rest[k] >= (least := np.sum(np.linalg.svd(V, compute_uv=False)[rank:] ** 2)):
+        if least is None and rest[k] >= (least := np.sum(svd(V, compute_uv=False)[rank:] ** 2)):
             return turned, np.sqrt(least)
         least, V, turned[k] = rest[k], after[k], 1.0 - turned[k]
 
 
 def _of_rank(V, rank):
     """The closest matrix of a rank."""
-    Q, s, R = np.linalg.svd(V, full_matrices=False)
+    Q, s, R = svd(V, full_matrices=False)
     return (Q[:, :rank] * s[:rank]) @ R[:rank]
 
 

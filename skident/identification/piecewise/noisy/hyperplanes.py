@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from skident.budget import check_deadline
+from skident.linalg import svd
 
 from ..deep.first_layer import HyperplaneSearch
 from ..kernel.locate import locate, window_widths
@@ -118,7 +119,7 @@ def fit_hyperplane(probe, plane, rng):
         points, errors = _positions_on(probe, plane, widths, rng)
         if len(points) < len(plane) + 3:
             return found
-        tangents = np.linalg.svd(plane[None, :])[2][1:].T
+        tangents = svd(plane[None, :])[2][1:].T
         A = np.column_stack([points, np.ones(len(points))])
         fit = robust_fit(A @ tangents, -(A @ plane), errors)
         if fit.residual > _UNEXPLAINED:

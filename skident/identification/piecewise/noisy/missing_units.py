@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from skident.budget import check_deadline
+from skident.linalg import svd
 
 from .robust import least_absolute_fit
 
@@ -68,7 +69,7 @@ def _cloud(residual_at, seeds, tol, n, rng):
 def _unit_of(layers, X, R, std, tol):
     """The unit that is active alone at most of the points X with residuals R (n, m_L); None if there is none."""
     tol = tol * np.median(std)
-    s, Vt = np.linalg.svd(R, full_matrices=False)[1:]
+    s, Vt = svd(R, full_matrices=False)[1:]
     if len(s) > 1 and s[1] > _RANK_ONE * s[0]:
         return None
     output = Vt[0] if np.median(R @ Vt[0]) > 0 else -Vt[0]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
+from skident.linalg import svd
 from skident.network import FeedforwardNetwork
 
 from .shared_jacobians import Space, jacobians_at
@@ -150,7 +151,7 @@ def _points_where_all_units_act(space, network, rng):
             left = left - left @ Q @ Q.T
             continue
         rows = scaled[chosen].reshape(-1, m)
-        values, V = np.linalg.svd(rows / np.maximum(np.linalg.norm(rows, axis=0), _TINY), full_matrices=False)[1:]
+        values, V = svd(rows / np.maximum(np.linalg.norm(rows, axis=0), _TINY), full_matrices=False)[1:]
         if values[-1] > _DETERMINED:
             break
         left = (scaled @ V[-1])[:, :, None]

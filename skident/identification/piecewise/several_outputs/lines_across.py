@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.linalg import svd
+
 __all__ = ["line_across_missing"]
 
 _RESIDUAL = 1e-6  # relative, of outputs that are linear in the first layer's: no missing unit is inactive at a sample
@@ -19,7 +21,7 @@ def line_across_missing(W, b, X, left, rng):
     samples, the residual is linear in the first layer's outputs and gives its weights.
     """
     left = left - np.median(left, axis=0)
-    r = left @ np.linalg.svd(left, full_matrices=False)[2][0]
+    r = left @ svd(left, full_matrices=False)[2][0]
     A = np.column_stack([np.maximum(X @ W + b, 0.0), np.ones(len(X))])
     v = np.linalg.lstsq(A, r, rcond=None)[0]
     if len(X) > A.shape[1] and np.abs(r - A @ v).max() < _RESIDUAL * np.abs(r).max():

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from skident.linalg import svd
 from skident.oracle import NotIdentified
 
 from .planes import PlaneSearch, measure_again
@@ -156,7 +157,7 @@ class SecondLayer:
 
     def _aim_at_missing(self, left):
         """Aim at the unit that leaves most of an unexplained part (n, m_L, m_1) of Jacobians, if it is one unit's."""
-        _, sizes, directions = np.linalg.svd(left, full_matrices=False)
+        _, sizes, directions = svd(left, full_matrices=False)
         one = np.argmin(sizes[:, 1] / sizes[:, 0])
         if sizes[one, 1] < _ONE_UNIT * sizes[one, 0]:
             self.seen.append((directions[one, 0], np.ones(self.m, dtype=bool), _TRIES_MISSING))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.linalg import svd
+
 __all__ = ["rare_units"]
 
 _STEPS = 12  # of reweighted least squares
@@ -70,7 +72,7 @@ def _oriented(V, U, linear, rows, noise, unit_size):
     else:
         linear = linear[:-1]
     V = V * np.where(np.round(factors) == -1.0, -1.0, 1.0)
-    left, values, right = np.linalg.svd(linear, full_matrices=False)
+    left, values, right = svd(linear, full_matrices=False)
     H = rows[:, :-1]
     large = values * np.linalg.norm(H, axis=1).max() > max(noise, _LEAST_LINEAR * unit_size)
     n_linear = int(np.sum(large & (values > _GAP * np.median(values))))
@@ -82,7 +84,7 @@ def _oriented(V, U, linear, rows, noise, unit_size):
 
 def _unit(query, X, rows, errors, noise, rng):
     """Weights and bias (m_1 + 1,) and outgoing weights (m_L,) of the unit that samples show alone; or None."""
-    u = np.linalg.svd(errors, full_matrices=False)[2][0]
+    u = svd(errors, full_matrices=False)[2][0]
     u *= np.sign(np.median(errors @ u))
     wanted = int(_MORE * rows.shape[1])
     for _ in range(_ROUNDS):

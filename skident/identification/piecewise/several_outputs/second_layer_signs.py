@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.linalg import svd
+
 __all__ = ["determined", "second_layer_signs"]
 
 _STEPS = 8  # of reweighted least squares
@@ -29,12 +31,12 @@ def second_layer_signs(Z, left, U, others):
     for n_more in range(max(1, mL - len(others) - _LEAST_OUTPUTS + 1)):
         guessed = np.empty((0, mL))
         for _ in range(_GUESSES if n_more else 1):
-            basis = np.linalg.svd(np.concatenate([others, guessed]))[2][min(len(others) + len(guessed), mL - 1) :].T
+            basis = svd(np.concatenate([others, guessed]))[2][min(len(others) + len(guessed), mL - 1) :].T
             signs = _robust_signs(Z, left @ basis, U @ basis)
             if determined(signs):
                 return signs
             whole = left - (Z * signs) @ U
-            guessed = np.linalg.svd(whole - whole.mean(axis=0), full_matrices=False)[2][: n_more + 1]
+            guessed = svd(whole - whole.mean(axis=0), full_matrices=False)[2][: n_more + 1]
     return signs
 
 

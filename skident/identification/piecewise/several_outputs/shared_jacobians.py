@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from skident.linalg import svd
+
 from .pair_scan import scan_pairs
 
 __all__ = [
@@ -212,7 +214,7 @@ def _intervals(unknown, U, widths):
         stop = best = start + 1
         while stop <= n:
             of = np.arange(start, stop)[unknown[start:stop]]
-            if len(of) > U.shape[1] or (len(of) > 1 and np.linalg.svd(U[of], compute_uv=False)[-1] < _LEAST_SINGULAR):
+            if len(of) > U.shape[1] or (len(of) > 1 and svd(U[of], compute_uv=False)[-1] < _LEAST_SINGULAR):
                 break
             best, stop = stop, stop + 1
         first = start + max(1, int(np.ceil(_LATE_SHARE * (best - start))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.linalg import svd
 from skident.oracle import NotIdentified
 
 from .first_layer import random_line
@@ -370,7 +371,7 @@ def _null_vector(rows):
     if len(rows) < rows.shape[1] or rows.shape[1] < 2:
         return None, unseen
     triangle = np.linalg.qr(rows / sizes[seen], mode="r")
-    values, V = np.linalg.svd(triangle)[1:]
+    values, V = svd(triangle)[1:]
     if values[-1] > _NULL * values[0] or values[-2] < max(_GAP * values[-1], _DETERMINED * values[0]):
         return None, unseen
     v = np.zeros(len(sizes))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.linalg import svd
 from skident.network import FeedforwardNetwork
 
 from ..kernel.signs import linear_part_matrix
@@ -24,7 +25,7 @@ def network_with_linear_part(units, linear, output_error):
     M = linear_part_matrix(units.weights, units.outgoing)
     signs = np.where(np.linalg.lstsq(M, linear.ravel(), rcond=_RANK_TOL)[0] < 0, -1.0, 1.0)
     skip = 0.5 * (linear - (units.outgoing.T * signs) @ units.weights.T)
-    left, sizes, right = np.linalg.svd(skip, full_matrices=False)
+    left, sizes, right = svd(skip, full_matrices=False)
     kept = sizes > _SKIP_TOL * max(np.linalg.norm(linear), np.linalg.norm(units.outgoing))
     V, outgoing = right[kept].T, (left[:, kept] * sizes[kept]).T
     weights = [np.hstack([units.weights * signs, V, -V]), np.vstack([units.outgoing, outgoing, -outgoing])]

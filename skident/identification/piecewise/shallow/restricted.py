@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.linalg import svd
 from skident.linalg.sign_vectors import UndecidedSignsError
 from skident.network import FeedforwardNetwork
 
@@ -123,7 +124,7 @@ def network_of_fit(fit, output_error, length_scale):
         skip = 0.5 * (fit.linear - (units.outgoing.T * signs) @ units.weights.T)
     # sum_i c_i (|z_i| + s_i z_i) / 2 has the constant sum_i c_i s_i b_i / 2.
     constant = fit.constant - 0.5 * (signs * units.biases) @ units.outgoing
-    left, sizes, right = np.linalg.svd(skip, full_matrices=False)
+    left, sizes, right = svd(skip, full_matrices=False)
     kept = sizes > _SKIP_TOL * np.linalg.norm(fit.linear) + tol
     bias = _FAR_BIAS * length_scale
     outgoing = (left[:, kept] * sizes[kept]).T

@@ -11,6 +11,7 @@ import numpy as np
 
 from skident.fitting.errors_of_fit import FitSample
 from skident.fitting.robust_polish import robust_polish
+from skident.linalg import svd
 
 from ..kernel.robust_fit import fit_outputs
 from .units import ReLUUnits
@@ -104,7 +105,7 @@ def _split(oracle, fit, units, k, rng):
         if chosen.sum() < _LEAST * (D + 1):
             return None
         R = -side * (around.outputs - fit.network(around.inputs))[chosen]
-        output = np.linalg.svd(R, full_matrices=False)[2][0]
+        output = svd(R, full_matrices=False)[2][0]
         A = np.column_stack([around.inputs[chosen], np.ones(chosen.sum())])
         tol = around.std[chosen].max(axis=1) * max(fit.scale, 1.0)
         coef, _ = fit_outputs(A, (R @ output)[:, None], tol, explained=1.0, n_rounds=_ROUNDS)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
+from skident.linalg import svd
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
 
@@ -170,7 +171,7 @@ def _pieces(scan, line, length_scale):
 
 def _rank_one(jumps, size, direction):
     """Units without biases from gradient jumps (q, m_L, D), with errors of norm (q,) in every row."""
-    s, Vt = np.linalg.svd(jumps, full_matrices=False)[1:]
+    s, Vt = svd(jumps, full_matrices=False)[1:]
     w = Vt[:, 0] * np.where(Vt[:, 0] @ direction < 0, -1.0, 1.0)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         errors = np.where(np.isfinite(size) & (s[:, 0] > 0), size / s[:, 0], np.inf)
@@ -236,7 +237,7 @@ def refine_units(probe, units, U):
         raise NotIdentified("activation boundaries", "rank", "the points do not separate the units.")
     V = scipy.linalg.solve_triangular(R, Q.T @ probe(U)) / scale[:, None]
     V = np.swapaxes(V.reshape(m + 1, D + 1, -1), 1, 2)  # (m_1 + 1, m_L, D + 1)
-    wb = np.linalg.svd(V[1:], full_matrices=False)[2][:, 0]
+    wb = svd(V[1:], full_matrices=False)[2][:, 0]
     wb /= np.linalg.norm(wb[:, :D], axis=1, keepdims=True)
     wb *= np.where(np.sum(wb[:, :D] * units.weights.T, axis=1) < 0, -1.0, 1.0)[:, None]
     outgoing = np.einsum("kmd,kd->km", V[1:], wb) / np.sum(wb**2, axis=1)[:, None]

@@ -9,6 +9,7 @@ import numpy as np
 
 from skident.budget import check_deadline
 from skident.fitting.errors_of_fit import FitSample
+from skident.linalg import svd
 from skident.oracle import NotIdentified
 
 from ..kernel.windows import DEVIATIONS
@@ -176,7 +177,7 @@ class VisibleUnits:
         if sides[0] is None or sides[1] is None:
             return None
         (after, e_after), (before, e_before) = sides
-        U, s, Vt = np.linalg.svd(after - before, full_matrices=False)
+        U, s, Vt = svd(after - before, full_matrices=False)
         w = Vt[0]
         sign = 1.0 if w @ move > 0 else -1.0
         error = np.hypot(e_after, e_before) * np.sqrt(len(x)) / max(s[0], _TINY)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skident.budget import check_deadline
+from skident.linalg import svd
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
 
@@ -181,7 +182,7 @@ class _Extension:
         if len(points) < _MIN_WALL_POINTS:
             return None
         J = sensitivity(self.known, downstream.preactivations(points)).reshape(len(points) * downstream.n_outputs, -1)
-        s = np.linalg.svd(J / np.maximum(np.linalg.norm(J, axis=0), np.finfo(float).tiny), compute_uv=False)
+        s = svd(J / np.maximum(np.linalg.norm(J, axis=0), np.finfo(float).tiny), compute_uv=False)
         return _WallView(wall, levels, s[-1] / s[0] if len(J) >= J.shape[1] else 0.0, points, moves)
 
     def wall_points(self, wall, n, bases, max_rounds):

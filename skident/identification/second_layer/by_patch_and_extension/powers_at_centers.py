@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skident.linalg import find_symmetric_powers
+from skident.linalg import find_symmetric_powers, svd
 from skident.oracle import NotIdentified
 
 from ..kernel.charts import TanhChart, change_coordinates, powers_of_series, series_in_outputs
@@ -61,7 +61,7 @@ def powers_at_centers(downstream, regions, rule, n_centers, n_units):
     problem = _CoordinateProblem(T, tensors, n_units, downstream.check_deadline)
     params = problem.solution(downstream.rng)
     rows = problem.rows(params)
-    basis = np.linalg.svd(rows, full_matrices=False)[2][:n_units].T
+    basis = svd(rows, full_matrices=False)[2][:n_units].T
     powers = _powers(basis, (downstream.n_outputs, T.shape[1], rule.order), downstream.rng)
     n_found = len(powers.directions)
     if n_found < _MIN_RECOVERED * n_units:
@@ -119,7 +119,7 @@ class _CoordinateProblem:
             start[: self.k] = (_CORRECTION_SD if attempt else 0.0) * rng.standard_normal(self.k)
             params, residual = self.improved(start)
             best, lowest = (params, residual) if residual < lowest else (best, lowest)
-            s = np.linalg.svd(self.rows(best), compute_uv=False)
+            s = svd(self.rows(best), compute_uv=False)
             if s[self.n_units] < _MAX_GAP * s[self.n_units - 1]:
                 break
         return best
@@ -135,7 +135,7 @@ class _CoordinateProblem:
         for _ in range(_MAX_STEPS):
             self.check_deadline()
             R = self.rows(params)
-            U, _, Vt = np.linalg.svd(R, full_matrices=True)
+            U, _, Vt = svd(R, full_matrices=True)
             left, right = U[:, self.n_units :].T, Vt[self.n_units :].T
             E = left @ R @ right
             residual = np.linalg.norm(E)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skident.linalg import n_symmetric_entries
+from skident.linalg import n_symmetric_entries, svd
 from skident.network import get_activation
 from skident.oracle import NotIdentified
 
@@ -156,7 +156,7 @@ def _with_independent_outputs(downstream, regions):
     if downstream.n_outputs == 1:
         return downstream
     Y = _outputs_in_regions(downstream, regions, _POINTS_PER_OUTPUT * downstream.n_outputs).Y
-    _, s, Vt = np.linalg.svd(Y, full_matrices=False)
+    _, s, Vt = svd(Y, full_matrices=False)
     n = max(1, int(np.sum(s > _MIN_INDEPENDENT * s[0])))
     if n == downstream.n_outputs:
         return downstream

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.linalg import svd
 from skident.oracle import NotIdentified
 
 from ..downstream import Downstream
@@ -77,7 +78,7 @@ def _candidate_sets(downstream):
     drawn = downstream.rng.standard_normal((_N_DIRECTIONS, D))
     drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
     sets = np.argsort(np.abs(drawn @ W) / np.sqrt(np.linalg.norm(W, axis=0)), axis=1)[:, : D - 1]
-    _, s, Vt = np.linalg.svd(W.T[sets], full_matrices=True)
+    _, s, Vt = svd(W.T[sets], full_matrices=True)
     normals, conditions = Vt[:, -1], s[:, 0] / np.maximum(s[:, -1], np.finfo(float).tiny)
     rates = np.abs(normals @ W)
     np.put_along_axis(rates, sets, np.inf, axis=1)

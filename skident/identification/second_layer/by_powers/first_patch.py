@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.linalg import svd
 from skident.linalg.packing import insertion, packing_weights
 from skident.oracle import NotIdentified
 
@@ -107,7 +108,7 @@ def _biases(downstream, tensors, free, n_powers):
     if downstream.center_outputs is None:
         return biases_from_taylor(tensors, n_powers)
     rows = unit_rows(tensors[-1].reshape(-1, tensors[-1].shape[-1]))
-    s = np.linalg.svd(rows, compute_uv=False)
+    s = svd(rows, compute_uv=False)
     ratios = s[1:] / np.maximum(s[:-1], np.finfo(float).tiny)
     n_powers = int(np.argmin(ratios)) + 1 if n_powers is None else n_powers
     if n_powers >= len(s):
@@ -132,7 +133,7 @@ def biases_from_taylor(tensors, n_powers=None):
     sizes = [np.sqrt(np.mean(B**2)) + np.finfo(float).tiny for B in blocks]
     R = unit_rows(np.hstack([B / s for B, s in zip(blocks, sizes, strict=True)]))
     entries = [B.shape[1] for B in blocks]
-    _, s, Vt = np.linalg.svd(R, full_matrices=True)
+    _, s, Vt = svd(R, full_matrices=True)
     s = np.concatenate([s, np.zeros(R.shape[1] - min(R.shape))])
     n_powers, gap = _width(s, entries, n_rows, n_powers)
     rank = sum(min(n_powers, d) for d in entries)
@@ -157,14 +158,14 @@ def _null_vectors(N, entries, sizes, n_powers, k):
     """Null vectors by monomials of orders p and p - 1, (v, n_p) and (v, n_{p-1}), and those of order p - 1 alone."""
     p, n_top = len(entries), entries[-1] - n_powers
     ends = np.cumsum(entries)
-    left = np.linalg.svd(N[:, ends[-2] :], full_matrices=True)[0]
+    left = svd(N[:, ends[-2] :], full_matrices=True)[0]
     N = left.T @ N
     top = N[:n_top, ends[-2] :] / (packing_weights(k, p) * sizes[-1])
     of_lower_order = slice(ends[-3] if p > 2 else 0, ends[-2])
     low = N[:n_top, of_lower_order] / (packing_weights(k, p - 1) * sizes[-2])
     alone = N[n_top:, of_lower_order]
     n_alone = max(0, entries[-2] - n_powers)
-    alone = np.linalg.svd(alone, full_matrices=False)[2][:n_alone] if n_alone else alone[:0]
+    alone = svd(alone, full_matrices=False)[2][:n_alone] if n_alone else alone[:0]
     return top, low, alone * (1.0 / sizes[-2])
 
 

@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 
-from skident.linalg import jennrich
+from skident.linalg import jennrich, svd
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified
 
@@ -73,7 +73,7 @@ def _second_layer(found, model, rng):
     """Weights (m_1, m_2) and biases (m_2,) from `Gradients`, and the residuals of the steps."""
     g, n_units = get_activation(model.activation), found.n_next
     T = np.moveaxis(found.slopes, 2, 0) / np.swapaxes(g.jet(found.Z, 1)[1], 0, 1)[:, :, None]  # (m_1, n, m_L)
-    span, values, _ = np.linalg.svd(T.reshape(len(T), -1), full_matrices=False)
+    span, values, _ = svd(T.reshape(len(T), -1), full_matrices=False)
     n_seen = int(np.count_nonzero(values >= _RANK_TOL * values[0]))
     if n_seen < n_units:
         raise NotIdentified("second layer", "width", f"gradients show {n_seen} second-layer units, not {n_units}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skident.fitting.least_squares import Stopping, fit_network
-from skident.linalg import RankOneOptions, find_rank_one, jennrich, svec, svec_outer
+from skident.linalg import RankOneOptions, find_rank_one, jennrich, svd, svec, svec_outer
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified
 
@@ -67,7 +67,7 @@ def second_layer_span(model, n_units, rng):
         return np.eye(m_1)
     Z = model.random_preactivations(_FIT_SPREAD, int(np.ceil(_SPAN_POINTS * n_units / model.n_outputs)) + 1, rng)
     slopes = get_activation(model.activation).jet(Z, 1)[1][:, None, :]
-    return np.linalg.svd((model.gradients(Z) / slopes).reshape(-1, m_1).T, full_matrices=False)[0][:, :n_units]
+    return svd((model.gradients(Z) / slopes).reshape(-1, m_1).T, full_matrices=False)[0][:, :n_units]
 
 
 def recover_two_layers(model, basis, n_trials, rng, *, tol, deadline=np.inf, progress=None):
@@ -130,12 +130,12 @@ def _directions(model, basis, at, dimension, rng):
     points = at + model.unit * _SPREAD * rng.standard_normal((count, len(at)))
     points = model.clipped(np.vstack([at, points]), _LARGEST)
     H = svec(model.hessians(points[1:], basis)).reshape(count * m_L, -1)
-    span = np.linalg.svd(H.T, full_matrices=False)[0][:, :dimension]
+    span = svd(H.T, full_matrices=False)[0][:, :dimension]
     X = find_rank_one(span, n, n_vectors=dimension, options=_SEARCH, rng=rng).vectors
     if len(X) < 2:
         return _Directions(X, X[:0])
     terms = np.linalg.lstsq(svec_outer(X).T, H.T, rcond=None)[0].reshape(len(X), count, m_L)
-    profiles = np.array([np.linalg.svd(term, full_matrices=False)[2][0] for term in terms])
+    profiles = np.array([svd(term, full_matrices=False)[2][0] for term in terms])
     moves = _GRADIENT_STEP * model.unit * basis.T
     gradient = (model(points[0] + moves) - model(points[0] - moves)) / (2.0 * _GRADIENT_STEP * model.unit)
     first = _is_first_kind(X, profiles, gradient)
@@ -145,7 +145,7 @@ def _directions(model, basis, at, dimension, rng):
 def _is_first_kind(X, profiles, gradient):
     """For directions X (k, n) of two layers with output profiles (k, m_L): whether they are of the one or the other."""
     M = (X[:, :, None] * profiles[:, None, :]).reshape(len(X), -1)
-    left, values, right = np.linalg.svd(M.T, full_matrices=False)
+    left, values, right = svd(M.T, full_matrices=False)
     solution = right[:-1].T @ ((left[:, :-1].T @ gradient.ravel()) / values[:-1])
     return solution * right[-1] > 0
 
@@ -232,7 +232,7 @@ def _narrowed(model, basis, network, rng):
     z_2 = g(Z) @ basis @ W + b_2
     by_second = ((model.gradients(Z) / slopes) @ basis @ np.linalg.pinv(W).T) / g.jet(z_2, 1)[1][:, None, :]
     T = np.moveaxis(by_second, 2, 0)  # (m_2, n, m_L)
-    values = np.linalg.svd(T.reshape(m_2, -1), compute_uv=False)
+    values = svd(T.reshape(m_2, -1), compute_uv=False)
     ratios = values[1:] / np.maximum(values[:-1], np.finfo(float).tiny)
     m_3 = int(np.argmin(ratios)) + 1
     if m_3 >= len(b_3) or ratios[m_3 - 1] > _RANK_GAP:

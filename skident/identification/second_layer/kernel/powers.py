@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skident.budget import check_deadline
-from skident.linalg import find_symmetric_powers, symmetric_power
+from skident.linalg import find_symmetric_powers, svd, symmetric_power
 from skident.linalg.symmetric_rank_one import power_jacobian
 from skident.optim import DenseNormalEquations, fit_coefficients, levenberg_marquardt
 from skident.oracle import NotIdentified
@@ -40,7 +40,7 @@ def decompose_into_powers(C, n_free, order, n_powers, rng):
     Raises NotIdentified if fewer than m_2 powers lie in the span of the coefficients.
     """
     flat = C.reshape(-1, C.shape[-1])
-    basis = np.linalg.svd(unit_rows(flat), full_matrices=False)[2][:n_powers].T
+    basis = svd(unit_rows(flat), full_matrices=False)[2][:n_powers].T
     found = find_symmetric_powers(basis, n_free, order, rng).vectors
     if len(found) < n_powers:
         found = find_symmetric_powers(basis, n_free, order, rng, farthest=_FAR_POWER).vectors
@@ -132,7 +132,7 @@ def fit_output_powers(start, rows):
 
     The singular vectors of the smallest singular values are known worst, which distances from their span ignore.
     """
-    _, s, Vt = np.linalg.svd(rows, full_matrices=False)
+    _, s, Vt = svd(rows, full_matrices=False)
     targets = (s[:, None] * Vt).T
 
     def eliminated(x):
