@@ -5,9 +5,10 @@ import pytest
 
 from skident import NetworkIdentifier, config_context
 from skident.datasets import make_network
+from skident.identification.piecewise.several_outputs.eliminated_layers import solved_by_elimination
 from skident.identification.piecewise.several_outputs.first_layer import points_off_boundaries
 from skident.identification.piecewise.several_outputs.input_span import InputSpan, SpanSearch
-from skident.identification.piecewise.several_outputs.jacobian_polish import polished_on_jacobians
+from skident.identification.piecewise.several_outputs.jacobian_polish import Linearized, polished_on_jacobians
 from skident.identification.piecewise.several_outputs.lines_across import line_across_missing
 from skident.identification.piecewise.several_outputs.network import find_network
 from skident.identification.piecewise.several_outputs.planes import PlaneSearch
@@ -122,6 +123,30 @@ def test_fit_to_jacobians_removes_errors_of_all_parameters(shape):
     found, X = polished_on_jacobians(space, wrong, rng), 3.0 * rng.standard_normal((1000, shape[0]))
     before, after = (np.abs(one(X) - network(X)).max() for one in (wrong, found))
     assert before > 1e-7 and after < 1e-10
+
+
+@pytest.mark.parametrize("shape", [(16, 12, 8, 5), (12, 12, 12, 4), (9, 7, 10, 3)])
+def test_elimination_of_layers_is_a_least_squares_step(shape):
+    """The residual is that of one dense matrix of all weights, also with a unit that is never active."""
+    network, rng = planted(shape, 0), np.random.RandomState(0)
+    biases = [network.biases[0], np.append(-1e3, network.biases[1][1:]), network.biases[2]]
+    weights = [W * (1.0 + 1e-7 * rng.standard_normal(W.shape)) for W in network.weights]
+    network, wrong = (network.with_parameters(W, biases) for W in (network.weights, weights))
+    splits = np.cumsum([W.size for W in weights])[:-1]
+    X, sizes = 10.0 * rng.standard_normal((60, shape[0])), rng.uniform(0.1, 1.0, (60, 1, 1))
+    J, step = network.jacobian(X), Linearized(wrong, X, sizes)
+    R = sizes * (J - step.jacobians)
+
+    def changed(flat):
+        parts = zip(np.split(flat, splits), wrong.weights, strict=True)
+        d1, d2, d3 = (part.reshape(W.shape) for part, W in parts)
+        return step.change(d2, d3) @ step.W1.T + step.M @ d1.T
+
+    dense = np.array([changed(one).ravel() for one in np.eye(sum(W.size for W in weights))]).T
+    least = R.ravel() - dense @ np.linalg.lstsq(dense, R.ravel(), rcond=1e-12)[0]
+    after = solved_by_elimination(step, J)
+    moves = np.concatenate([(new - old).ravel() for new, old in zip(after, wrong.weights, strict=True)])
+    assert np.linalg.norm(R.ravel() - dense @ moves) < np.linalg.norm(least) + 1e-5 * np.linalg.norm(R)
 
 
 def test_fit_to_jacobians_is_left_out_without_memory():

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 import scipy.linalg
 from scipy.sparse.linalg import LinearOperator, lsqr
 
 from skident.budget import check_deadline, memory_allows
 
+from .eliminated_layers import MOST_UNKNOWNS, inverse_factor, solved_by_elimination
 from .roomy_points import LEAST_ACTIVE, active_units, room_at, roomy_points
 from .shared_jacobians import jacobians_at
 
@@ -21,13 +20,10 @@ _OVER_KNOWN = 3.0  # the same of known Jacobians: their points are less roomy, a
 _MORE = 4  # Jacobians beyond that
 _STEP = 1.0  # first step of a Jacobian over the distance of the nearest boundary: random steps rarely go straight there
 _MAX_STEPS = 4  # of Gauss-Newton: from errors of 1e-6, two reach rounding
-_LARGE = 400_000  # weights from which a step takes 20 s; LSQR works in single precision then, which takes half
-_LARGE_STEPS = 3  # of Gauss-Newton then (budget): each leaves a tenth of the error, and two leave 1e-7
 _ITERATIONS = 100  # of LSQR per step (budget): two steps of 100 are as accurate as one of 400
 _TOL = 1e-10  # relative residual of LSQR: 500 eps over the first residual of 1e-5 or less
 _ROUNDING = 0.1  # residual of rounding over its bound
 _SETTLED = 0.5  # ratio of successive residuals above which the rest is rounding
-_RIDGE = 1e-9  # of the blocks of the preconditioner, relative: units that are never active leave them singular
 _OUTLIER = 30.0  # relative residual of a known Jacobian over their median: a boundary crossed, or outputs lost
 _TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 _LEAST_WEIGHT = 1e-3  # of a Jacobian whose entries have large errors
@@ -41,16 +37,17 @@ def polished_on_jacobians(space, network, rng, known=(), unexplained=()):
     """A network with two hidden layers, close to the model's, after a fit of all weights, and of all biases then.
 
     Within a linear region, the Jacobian is ``J = W_3^T D_2 W_2^T D_1 W_1^T`` with known 0-1 diagonals D. A step solves
-    its linearization by LSQR: changes of W_1 are eliminated, and the other layers are preconditioned by one matrix
-    each. The first layer may be wider than the input. Jacobians that are `known` need no queries; further ones are
-    measured at roomy points if these are too few, and at points (n, D) whose outputs are `unexplained`.
-    Memory is a few times that of the Jacobians, ``2 P`` to ``3 P`` numbers for P parameters; if `max_memory` is less,
-    the given network is returned.
+    its linearization by elimination of layer after layer; by LSQR if the first layer is wider than the input, with
+    changes of W_1 eliminated, and one matrix per further layer as preconditioner. Jacobians that are `known` need no
+    queries; further ones are measured at roomy points if these are too few, and at points (n, D) whose outputs are
+    `unexplained`. Memory is a few times that of the Jacobians, ``2 P`` to ``3 P`` numbers for P parameters, and the
+    square of the number of output weights; if `max_memory` is less, the given network is returned.
     """
     k, (m1, m2, mL) = network.n_inputs, network.layer_widths
     n_weights, entries = k * m1 + m1 * m2 + m2 * mL, mL * k
     G = int(np.ceil(_OVER * n_weights / entries)) + _MORE
-    if not memory_allows(_ARRAYS * 8 * G * mL * (k + m1)):
+    last = m2 * mL if m2 * mL <= MOST_UNKNOWNS else 0
+    if not memory_allows(8 * (_ARRAYS * G * mL * (k + m1) + last**2)):
         return network
     found = _best(network, known, int(np.ceil(_OVER_KNOWN * n_weights / entries)))
     points = np.array([one.point for one in found]).reshape(-1, k)
@@ -74,17 +71,18 @@ def polished_on_jacobians(space, network, rng, known=(), unexplained=()):
 def _fitted(network, X, J, weights, rounding):
     """The network after Gauss-Newton steps towards Jacobians J (G, m_L, k) at X (G, k), up to `rounding`."""
     kept, best = network, np.inf
-    large = sum(W.size for W in network.weights) >= _LARGE
-    for _ in range(_LARGE_STEPS if large else _MAX_STEPS):
+    for _ in range(_MAX_STEPS):
         check_deadline()
-        step = _Linearized(network, X, weights)
+        step = Linearized(network, X, weights)
         residual = np.linalg.norm(weights * (J - step.jacobians))
         if residual > _SETTLED * best:
             break
         best, kept = residual, network
         if residual < rounding:
             break
-        network = network.with_parameters(step.solved(J, np.float32 if large else float), network.biases)
+        by_lsqr = step.wide or network.weights[-1].size > MOST_UNKNOWNS
+        weights_after = step.solved_by_lsqr(J) if by_lsqr else solved_by_elimination(step, J)
+        network = network.with_parameters(weights_after, network.biases)
     else:
         return network
     return kept
@@ -104,7 +102,7 @@ def _best(network, known, n):
     return [one for i, one in enumerate(known) if i < n or rare[i]]
 
 
-class _Linearized:
+class Linearized:
     """Jacobians (G, m_L, k) at X (G, k), and their derivatives by the weights, rows scaled by weights (G, 1, 1)."""
 
     def __init__(self, network, X, weights):
@@ -119,27 +117,25 @@ class _Linearized:
         self.jacobians = self.M / weights @ self.W1.T
         self.wide = self.W1.shape[1] > len(self.W1)
 
-    def solved(self, J, dtype):
-        """Weights after a step towards Jacobians J, with LSQR in a precision."""
+    def solved_by_lsqr(self, J):
+        """Weights after a step towards Jacobians J."""
         (m1, m2), mL = self.W2.shape, self.W3.shape[1]
         R = self.weights * (J - self.jacobians)
         flat = self.M.reshape(-1, m1)
         Q = scipy.linalg.orth(flat)
-        rows, columns, L3 = (factor.astype(dtype) for factor in self._preconditioners())
-        low, low_Q = self._in_precision(dtype), Q.astype(dtype)
+        rows, columns, L3 = self._preconditioners()
 
         def split(v):
-            v = v.astype(dtype)
             V2, V3 = v[: m1 * m2].reshape(m1, m2), v[m1 * m2 :].reshape(m2, mL)
             return (V2 @ columns) * rows, L3 @ V3
 
         def forward(v):
-            C = low._change(*split(v)).reshape(len(flat), -1)
-            return (C - low_Q @ (low_Q.T @ C)).ravel()
+            C = self.change(*split(v)).reshape(len(flat), -1)
+            return (C - Q @ (Q.T @ C)).ravel()
 
         def adjoint(y):
             # The residuals of LSQR are orthogonal to Q already.
-            V2, V3 = low._adjoint(y.astype(dtype).reshape(R.shape[0], mL, -1))
+            V2, V3 = self._adjoint(y.reshape(R.shape[0], mL, -1))
             return np.concatenate([((V2 * rows) @ columns.T).ravel(), (L3.T @ V3).ravel()])
 
         # In coordinates of the first layer, or of the input if these are fewer.
@@ -147,19 +143,12 @@ class _Linearized:
         target = (target - Q @ (Q.T @ target)).ravel()
         operator = LinearOperator((len(target), m1 * m2 + m2 * mL), matvec=forward, rmatvec=adjoint)
         d2, d3 = split(lsqr(operator, target, atol=_TOL, btol=_TOL, iter_lim=_ITERATIONS)[0])
-        change = self._change(d2, d3)
+        change = self.change(d2, d3)
         left = R - (change if self.wide else change @ self.W1.T)
         d1 = np.linalg.lstsq(flat, left.reshape(len(flat), -1))[0].T
         return [self.W1 + d1, self.W2 + d2, self.W3 + d3]
 
-    def _in_precision(self, dtype):
-        """A copy whose arrays have a dtype."""
-        low = copy.copy(self)
-        for name in ("W1", "W2", "on1", "scaled2", "A"):
-            setattr(low, name, getattr(self, name).astype(dtype))
-        return low
-
-    def _change(self, d2, d3):
+    def change(self, d2, d3):
         """Change (G, m_L, m_1) of ``W_3^T D_2 W_2^T D_1`` with changes d2 of W_2 and d3 of W_3; (G, m_L, k) if wide."""
         m1, m2 = self.W2.shape
         C = self.A.reshape(-1, m2) @ d2.T  # one large product is faster than one per Jacobian
@@ -181,19 +170,12 @@ class _Linearized:
         m2 = len(self.W3)
         share = np.sqrt(np.maximum(self.on1.mean(axis=(0, 1)), 1.0 / len(self.A)))
         A = self.A.reshape(-1, m2)
-        second = _inverse_factor(A.T @ A)
+        second = inverse_factor(A.T @ A)
         gram = np.zeros((m2, m2))
         for mask1, mask2 in zip(self.on1[:, 0], self.scaled2[:, 0], strict=True):
             V = self.W2.T * mask1 * mask2[:, None]
             gram += V @ V.T
-        return 1.0 / share[:, None], second.T, _inverse_factor(gram)
-
-
-def _inverse_factor(gram):
-    """L with ``L^T G L = 1`` up to a ridge."""
-    gram = gram + _RIDGE * np.trace(gram) / len(gram) * np.eye(len(gram))
-    factor = scipy.linalg.cholesky(gram, lower=True)
-    return scipy.linalg.solve_triangular(factor, np.eye(len(gram)), lower=True).T
+        return 1.0 / share[:, None], second.T, inverse_factor(gram)
 
 
 def _with_biases(space, network, X, Y, rng):
