@@ -5,6 +5,7 @@ python benchmarks/bench_scale.py --part relu          two hidden ReLU layers wit
 python benchmarks/bench_scale.py --part large         784-512-512-10 and trained networks
 python benchmarks/bench_scale.py --part deep          five to eight hidden ReLU layers
 python benchmarks/bench_scale.py --part one_output    two wide ReLU layers and one output
+python benchmarks/bench_scale.py --part one_output_curve  30-n-n-1 by width and method
 python benchmarks/bench_scale.py --part saturating    tanh and sigmoid, two and three hidden layers
 python benchmarks/bench_scale.py --part polish        fits of all parameters to Jacobians and outputs
 python benchmarks/bench_scale.py --part single_precision  two hidden ReLU layers, outputs rounded to float32
@@ -13,7 +14,7 @@ python benchmarks/bench_scale.py --quick              one small network per part
 
 from __future__ import annotations
 
-from parts.scale import polish, relu, saturating, single_precision  # noqa: F401  (registers the parts)
+from parts.scale import one_output, polish, relu, saturating, single_precision  # noqa: F401  (registers the parts)
 from registry import run_parts
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy.linalg
 
 from skident.budget import check_deadline, chunks
 from skident.linalg import svd
@@ -319,7 +320,9 @@ def _least_norm(A, y, least=None, weight=None):
     x = Vt[:k].T @ ((U[:, :k].T @ y) / s[:k])
     if weight is not None and k < len(A):
         B = (A * weight[:, None]) @ Vt[:k].T
-        x = x + Vt[:k].T @ np.linalg.lstsq(B, weight * (y - A @ x), rcond=1e-12)[0]
+        # By QR with pivoting: divide and conquer does not always converge.
+        rest = scipy.linalg.lstsq(B, weight * (y - A @ x), cond=1e-12, lapack_driver="gelsy")[0]
+        x = x + Vt[:k].T @ rest
     return x, Vt[k:].T
 
 

@@ -39,13 +39,13 @@ class HyperplaneSearch:
     """Hyperplanes detected so far, and critical points on none of them.
 
     Attributes: `planes` (K, D + 1), unit normals and offsets, ``x . n + o = 0``; `loose`, the `CriticalPoints` of
-    hyperplanes met only once, and of deeper units.
+    hyperplanes met only once, and of deeper units, on `n_lines` lines.
     """
 
     def __init__(self, probe, rng):
         self.probe, self.rng = probe, rng
         D = probe.n_inputs
-        self.planes = np.zeros((0, D + 1))
+        self.planes, self.n_lines = np.zeros((0, D + 1)), 0
         self.loose = CriticalPoints(np.zeros((0, D)), np.zeros((0, D)), np.zeros(0))
 
     def scan_lines(self, n_lines, *, reach=6.0, radii=(1.0,), n_intervals=24, with_normals=True):
@@ -61,6 +61,7 @@ class HyperplaneSearch:
         found = self._confirm_loose(points)
         if not with_normals:
             return found
+        self.n_lines += n_lines
         new = ~self.contains(points)
         critical = normals_at(self.probe, points[new], lines.directions[line][new], gaps[new], self.rng)[0]
         return found + self.add_points(critical)

@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy.linalg
 
 from skident.budget import check_deadline, require_memory
 
@@ -113,6 +114,22 @@ class LayerUnits:
         self._keep_foreign(critical.take(np.array(foreign, dtype=int)))
         return len(self.units) - before
 
+    def start(self, solution):
+        """Set the signs of layer l, as `LayerSigns`, before there are units."""
+        self._fill_missing(solution)
+        self.signs = np.sign(solution.signs)
+
+    def complete(self, probe, unit, rng):
+        """Extend a `FacetUnit`, test it and add it, once the signs are known; whether it is a unit of the layer."""
+        if not extend_unit(probe, unit, rng, n_rounds=_ROUNDS_SIGNED):
+            return False
+        refine(probe, unit, rng)
+        unit.hit_rate = hit_rate(probe, unit, rng)[0]
+        if unit.hit_rate < _ACCEPTED:
+            return False
+        self.units.append(unit)
+        return True
+
     def _assigned(self, critical, i):
         """Whether a critical point was assigned to a unit that is undetermined there."""
         point = critical.points[i], critical.normals[i], critical.errors[i]
@@ -184,8 +201,9 @@ class LayerUnits:
         """Weights and bias (m_l + 1,) of a unit, and a mask of the determined ones."""
         B = self.basis
         check_deadline(_SVD * B.shape[0] * B.shape[1] ** 2)
-        w = np.linalg.lstsq(B, unit.coef, rcond=None)[0]
-        return w, np.linalg.norm(np.linalg.lstsq(B, unit.null_basis, rcond=None)[0], axis=1) < unit.tolerance
+        # By QR with pivoting: divide and conquer does not always converge on such matrices.
+        solved = scipy.linalg.lstsq(B, np.column_stack([unit.coef, unit.null_basis]), lapack_driver="gelsy")[0]
+        return solved[:, 0], np.linalg.norm(solved[:, 1:], axis=1) < unit.tolerance
 
     def _determine_signs(self, probe, rng):
         """Whether the units determine all signs of layer l; then these are applied."""

@@ -18,6 +18,7 @@ from .first_layer import HyperplaneSearch
 from .follow_facets import extend_units
 from .known_layers import KnownLayers
 from .layer_units import LayerUnits
+from .nearby_points import add_units_of_nearby_points
 from .readout import in_oracle_units, inputs_as_pairs, read_out
 from .validation import (
     Validation,
@@ -54,8 +55,15 @@ _N_INTERVALS = 24  # that lines are cut into at first
 _SLOW_UNITS = 64  # of a first layer wider than the input, from which the search takes minutes
 _SLOW = (
     "the first layer has at least {} units and is wider than the {} inputs: the layers behind it take minutes and "
-    "hundreds of thousands of queries, and rare units may be missing. max_seconds and max_queries bound the search."
+    "{:,} queries or more, and rare units may be missing. max_seconds and max_queries bound the search."
 )
+_TOO_FEW = (
+    "max_queries leaves {:,.0f} queries, and the layers behind a first one of {} units need {:,} or more: raise "
+    "max_queries"
+)
+_QUERIES_PER_WIDE_UNIT = 5_000  # of such a first layer, beyond the budget of other searches
+_LEAST_PER_UNIT = 2_000  # queries that a unit of the next layer takes, at least
+_BOUNDARIES_PER_UNIT = 2  # of the next layer, on a line: one to two were counted
 
 
 @dataclass(frozen=True)
@@ -83,7 +91,7 @@ def find_deep_relu_network(
     called with the units detected so far. `n_validation` held-out outputs, a fifth of them where missing units would
     show, also between and beyond `inputs` (n, D). Raises `NotIdentified` if no network explains most of the outputs
     ("linear" without boundaries, else "unexplained"), and `OutOfBudgetError` if the budget ends before. A search that
-    explains nothing ends after `max_queries`, by default ``400_000 + 10_000 D``. It can `start` from hyperplanes
+    explains nothing ends after `max_queries`, by default ``400_000 + 10_000 D``, and 5,000 per unit of a wide layer. It can `start` from hyperplanes
     (K, D + 1) of the first layer, and a dictionary of `LayerUnits` by depth.
     """
     if max_queries is None:
@@ -165,9 +173,22 @@ class _DeepSearch:
         self._report_progress()
         n_units = len(self.first.planes)
         if n_units >= _SLOW_UNITS and n_units > self.probe.n_inputs:
-            warnings.warn(_SLOW.format(n_units, self.probe.n_inputs), ConvergenceWarning, stacklevel=2)
+            self._require_queries(n_units)
         if n_units == 0:
             raise NotIdentified("activation boundaries", *_no_hyperplane(len(self.first.loose)))
+
+    def _require_queries(self, n_units):
+        """Say what the layers behind a wide first one take, and end the search if `max_queries` are too few for that.
+
+        The next layer has about as many units as a line has boundaries of it, which are all that it crosses.
+        """
+        width = len(self.first.loose) // (_BOUNDARIES_PER_UNIT * self.first.n_lines)
+        needed = _LEAST_PER_UNIT * width + _SAMPLES * n_units * width // self.probe.n_outputs
+        left = self.probe.oracle.budget.queries_left
+        if left < needed:
+            raise OutOfBudgetError(_TOO_FEW.format(left, n_units, needed))
+        warnings.warn(_SLOW.format(n_units, self.probe.n_inputs, needed), ConvergenceWarning, stacklevel=2)
+        self.last_query += _QUERIES_PER_WIDE_UNIT * n_units
 
     def _read_layers(self):
         """The readout of the first layers that explain the outputs, or of as many as can be recovered."""
@@ -201,6 +222,8 @@ class _DeepSearch:
         self.handed_back = self._add_from_linear_part(self.first.loose)
         if self.handed_back:
             return False
+        if depth == 1:
+            add_units_of_nearby_points(self.probe, layer, self.rng)
         layer.add(self.probe, self.first.loose, self.rng)
         for _ in range(_MAX_LINES):
             self._report_progress(layer)

@@ -37,7 +37,8 @@ _LEAST_FREE = 0.02  # distance behind a crossing, in units of sqrt(D)
 _BEHIND = 0.7  # part of that at which is queried
 
 # Refining the coefficients.
-_N_ROUNDS = 3  # of locating points, at most
+_N_ROUNDS = 4  # of locating points, at most
+_NEAR_STEPS = 10.0  # relative steps of the last round, in standard deviations, within which the next one locates them
 _SETTLED = 1e-9  # relative step after which there are no more rounds
 _SPARE = 8  # points beyond the unknowns
 _POINTS_PREDICTED = 3  # per point that is located
@@ -45,6 +46,7 @@ _REFINED_TOL = 1e-6  # median residual of refined coefficients; located points a
 _REFINED_RESOLUTIONS = 30.0  # the same in resolutions
 _LARGEST_STEP = 0.1  # relative change of the coefficients that still refines them
 _OUTLIER = 20.0  # median residuals by which no right equation is off
+_FIRST_OUTLIER = 100.0  # the same before the first step, which corrects a part of the residuals
 _N_TRIMMINGS = 12  # of these
 _LINES_NOISY = 720  # on which points are predicted if outputs are noisy, where more of them are needed
 _SPARE_NOISY = 6  # predicted points beyond the unknowns, fewer than which refine nothing
@@ -188,19 +190,21 @@ def refine(probe, unit, rng):
 
 def _refine_exact(probe, unit, free, rng):
     """Gauss-Newton steps on points located at the unit as it is."""
-    allowed = _REFINED_TOL + _REFINED_RESOLUTIONS * probe.resolution
+    allowed, near = _REFINED_TOL + _REFINED_RESOLUTIONS * probe.resolution, np.inf
     for _ in range(_N_ROUNDS):
-        phi = unit.known.evaluate(_located_near(probe, unit, free, rng))[1]
+        phi = unit.known.evaluate(_located_near(probe, unit, free, rng, near))[1]
         phi /= np.linalg.norm(phi, axis=1, keepdims=True)
         step, residual = _trimmed_step(phi @ free, phi @ unit.coef)
         if step is None or residual > allowed or np.linalg.norm(step) > _LARGEST_STEP * np.linalg.norm(unit.coef):
             break
         unit.coef = unit.coef + free @ step
-        if np.linalg.norm(step) < _SETTLED * np.linalg.norm(unit.coef):
+        relative = np.linalg.norm(step) / np.linalg.norm(unit.coef)
+        if relative < _SETTLED:
             break
+        near = max(_NEAR, _NEAR_STEPS * relative)
 
 
-def _located_near(probe, unit, free, rng):
+def _located_near(probe, unit, free, rng, near=np.inf):
     """Confirmed points (n, D) of a unit: those it was followed along, and predicted ones that determine it best."""
     points, normals = unit.predicted_points(_POINTS_PREDICTED * (free.shape[1] + _SPARE), rng)
     if len(points) == 0:
@@ -211,7 +215,7 @@ def _located_near(probe, unit, free, rng):
     chosen = order[: free.shape[1]]
     chosen = np.concatenate([chosen, rng.permutation(np.setdiff1d(np.arange(len(points)), chosen))[:_SPARE]])
     points, normals = points[chosen], normals[chosen]
-    offset, found, _ = _locate_predicted(probe, points, normals, _three_widths(probe))
+    offset, found, _ = _locate_predicted(probe, points, normals, _three_widths(probe), near)
     return np.vstack([unit.located, points[found] + offset[found, None] * normals[found]])
 
 
@@ -221,18 +225,23 @@ def _three_widths(probe, position_error=0.0):
 
 
 def _trimmed_step(A, y):
-    """The least-squares solution of ``A step = -y`` without outliers, and the median residual; None if few are left."""
+    """The least-squares solution of ``A step = -y`` without outliers, and the median residual; None if few are left.
+
+    Points are outliers at first if the coefficients before the step are far off there: few spare equations hide them.
+    """
+    off, least = np.abs(y), A.shape[1] + 2
+    keep = off <= max(_FIRST_OUTLIER * np.median(off), _NO_RESIDUAL) if len(off) else off > 0
+    keep = keep if keep.sum() >= least else np.ones(len(A), dtype=bool)
     step, residual = None, np.inf
     for _ in range(_N_TRIMMINGS):
-        if len(A) < A.shape[1] + 2:
+        if keep.sum() < least:
             return None, np.inf
-        step = -np.linalg.lstsq(A, y, rcond=_STEP_RANK_TOL)[0]
+        step = -scipy.linalg.lstsq(A[keep], y[keep], cond=_STEP_RANK_TOL, lapack_driver="gelsy")[0]
         off = np.abs(y + A @ step)
-        residual = np.median(off)
+        residual, before = np.median(off[keep]), keep
         keep = off <= max(_OUTLIER * residual, _NO_RESIDUAL)
-        if keep.all():
+        if np.array_equal(keep, before):
             break
-        A, y = A[keep], y[keep]
     return step, residual
 
 

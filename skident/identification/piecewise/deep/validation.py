@@ -51,6 +51,8 @@ _OUTPUTS_NOISY = 10.0  # the same for noisy outputs
 _MORE_OUTPUTS = 50  # beyond these
 _POLISHED_TOL = 1e-4  # relative error above which an output takes no part: a unit is missing there
 _POLISHED_ERRORS = 1e3  # the same in errors of the output
+_MOST_POLISHED = 5000  # parameters above which a fit takes minutes, and is made only if
+_NEARLY_ALL = 0.98  # of the outputs, at least, are nearly right
 _EXACT_ERRORS = 30.0  # errors by which an output of an exact network is off at most
 _FEWEST_OUTPUTS = 1.2  # per parameter, fewer than which are not fitted
 _NOISE_STD = 0.5  # of noisy outputs, in units of the probe, whose errors bound 2 deviations
@@ -233,7 +235,11 @@ def polish(probe, network, rng, more=None):
     X, F, tol = samples if more is None else samples.joined(more)
     error = np.abs(network(X) - F).max(axis=1)
     good = np.isfinite(tol) & (error < max(_POLISHED_TOL / probe.resolution, _POLISHED_ERRORS))
-    if not noisy and np.all(error[good] < _EXACT_ERRORS * tol[good]):  # what is wrong lacks units
+    exact = error[good] < _EXACT_ERRORS * tol[good]
+    if not noisy and np.all(exact):  # what is wrong lacks units
+        return network
+    slow = not noisy and network.n_parameters > _MOST_POLISHED
+    if slow and (np.mean(good) < _NEARLY_ALL or np.mean(exact) > _MOSTLY):  # units are missing
         return network
     if good.sum() * network.n_outputs < _FEWEST_OUTPUTS * network.n_parameters:
         return network

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 __all__ = ["Maxout", "units_of_facets"]
 
@@ -47,7 +48,8 @@ def _unit_of(facets, first, unused):
     """The unit of one facet, whose facets are removed from the unused ones."""
     alike = facets.outgoing @ facets.outgoing[first] > 1.0 - _PARALLEL
     mine = [i for i in sorted(unused) if alike[i]]
-    terms, edges, used = [np.zeros(facets.n_inputs + 1), facets.jumps[first]], {first: (0, 1)}, True
+    terms, edges = [np.zeros(facets.n_inputs + 1), facets.jumps[first]], {first: (0, 1)}
+    used = _may_have_more_facets(facets, first, np.array(mine))
     while used:
         used = False
         for j in mine:
@@ -63,6 +65,21 @@ def _unit_of(facets, first, unused):
             edges[j], used = tie, True
     unused -= set(edges)
     return Maxout(np.array(terms), facets.outgoing[first])
+
+
+def _may_have_more_facets(facets, first, mine):
+    """Whether a jump of the facets `mine` is that of the first one, or their sum or difference another one's jump.
+
+    Of the slopes only: ``O(n log n)`` for n facets, where `_matches` compares all triples.
+    """
+    others = mine[mine != first]
+    if len(others) == 0:
+        return False
+    a, B = facets.jumps[first, :-1], facets.jumps[others, :-1]
+    allowed = np.linalg.norm(facets.jumps[:, :-1], axis=1) * (_SAME + _SAME_ERRORS * facets.errors)
+    tree = cKDTree(np.vstack([B, -B]))
+    nearest = tree.query(np.vstack([a[None], a + B, a - B]), distance_upper_bound=2.0 * allowed[mine].max())[0]
+    return bool(np.isfinite(nearest).any())
 
 
 def _matches(facets, differences, mine, beside=None):

@@ -1,0 +1,68 @@
+"""Two wide ReLU layers and one output, 30-n-n-1: how far two ways to the second layer go."""
+
+from __future__ import annotations
+
+import multiprocessing
+
+import numpy as np
+
+from common import format_table
+from parts.scale.networks import SEEDS, SEEDS_PER_ROW, Row, trial
+from registry import part
+from skident.identification.piecewise.deep import nearby_points
+
+WIDTHS = (32, 48, 64, 96, 128)
+FACETS, NEARBY = "facets alone", "nearby critical points first"
+N_NETWORKS = {FACETS: 2, NEARBY: 3}
+LIMIT = 600.0  # max_seconds
+FIRST, FIRST_QUICK = 700, 970  # seeds, after the first of the range
+
+
+@part("scale", "one_output_curve", seeds=SEEDS)
+class _Curve:
+    """Networks recovered, queries and seconds by width and method."""
+
+    @staticmethod
+    def run(trials, quick):
+        """Measure all widths, or one small network."""
+        rows = []
+        for i, n in enumerate(WIDTHS[:1] if quick else WIDTHS):
+            first = SEEDS.start + (FIRST_QUICK if quick else FIRST + SEEDS_PER_ROW * i)
+            for method, n_networks in N_NETWORKS.items():
+                seeds = range(first, first + (1 if quick else trials or n_networks))
+                rows.append({"width": n, "method": method, "trials": [_trial(method, n, seed) for seed in seeds]})
+        return {"rows": rows}
+
+    @staticmethod
+    def tables(result):
+        """One row per width and method."""
+        head = ["network", "parameters", "second layer from", "exact", "false exact", "max error", "median queries"]
+        return format_table([*head, "max s"], [_cells(row) for row in result["rows"]])
+
+
+def _trial(method, n, seed):
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        found = pool.apply(_in_process, (method, n, seed))
+    print(method, n, found, flush=True)
+    return found
+
+
+def _in_process(method, n, seed):
+    if method == FACETS:
+        nearby_points.LEAST_UNITS = np.inf
+    return trial(Row((30, n, n, 1), limit=LIMIT), seed)
+
+
+def _cells(row):
+    trials, n = row["trials"], row["width"]
+    found = [t for t in trials if "refusal" not in t]
+    return [
+        f"30-{n}-{n}-1",
+        f"{31 * n + (n + 1) * n + n + 1:,}",
+        row["method"],
+        f"{sum(t['exact'] for t in found)} of {len(trials)}",
+        sum(t["exact"] and t["error"] > 1e-6 for t in found),
+        max((t["error"] for t in found), default=None),
+        f"{int(np.median([t['queries'] for t in found])):,}" if found else "-",
+        f"{max(t['seconds'] for t in trials):.3g}",
+    ]
