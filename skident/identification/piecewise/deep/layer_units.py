@@ -114,22 +114,6 @@ class LayerUnits:
         self._keep_foreign(critical.take(np.array(foreign, dtype=int)))
         return len(self.units) - before
 
-    def start(self, solution):
-        """Set the signs of layer l, as `LayerSigns`, before there are units."""
-        self._fill_missing(solution)
-        self.signs = np.sign(solution.signs)
-
-    def complete(self, probe, unit, rng):
-        """Extend a `FacetUnit`, test it and add it, once the signs are known; whether it is a unit of the layer."""
-        if not extend_unit(probe, unit, rng, n_rounds=_ROUNDS_SIGNED):
-            return False
-        refine(probe, unit, rng)
-        unit.hit_rate = hit_rate(probe, unit, rng)[0]
-        if unit.hit_rate < _ACCEPTED:
-            return False
-        self.units.append(unit)
-        return True
-
     def _assigned(self, critical, i):
         """Whether a critical point was assigned to a unit that is undetermined there."""
         point = critical.points[i], critical.normals[i], critical.errors[i]

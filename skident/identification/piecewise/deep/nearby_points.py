@@ -16,13 +16,13 @@ from ..kernel.lines import Segments, Table
 from ..kernel.locate import scan_segments
 from .facet_unit import FacetUnit
 from .follow_facets import extend_unit
-from .predictions import refine
+from .predictions import hit_rate, refine
 from .signs import layer_signs
 
 __all__ = ["add_units_of_nearby_points"]
 
 LEAST_UNITS = 24  # of the first layer, with fewer of which boundaries are followed for as many queries
-_LEAST_INPUTS = 12  # of which q uses up fewer
+_LEAST_INPUTS = 12  # of which q is a part
 _MOST_NUMBERS = 20_000  # entries of a critical point's equations, for memory: 160 kB per point
 # Critical points in balls.
 _RADII = (0.5, 1.0, 1.5)  # of the centers, in standard deviations of the inputs
@@ -48,12 +48,14 @@ _DETERMINED = 1e-6  # part of a weight in the other ones up to which it is deter
 _SAME_WEIGHT = 1e-4  # relative difference of a weight of two groups of one unit
 _SHARED = 3  # weights in which they agree at least,
 _AGREEING = 0.8  # and share of those that both determine
-_NO_WEIGHT = 1e-3  # weight over the largest that does not tell units apart
+_NO_WEIGHT = 1e-3  # weight over the largest that does not distinguish units
 # Units.
 _SEEDS = 12  # that determine the signs
 _FEW = 4  # directions that may be left undetermined of these
 _NO_SLOPE = 1e-5  # slope of inactive units that is an error of the units
 _ROUNDS = 4  # of adding points to a unit
+_ROUNDS_EXTENDED = 15  # of following facets of a unit
+_ACCEPTED = 0.85  # share of its predicted points that outputs confirm
 _FEWEST_POINTS = 3  # of a unit; fewer determine too little
 
 
@@ -90,13 +92,13 @@ def add_units_of_nearby_points(probe, layer, rng):
     solution = _signs(probe, known, points, layer.slope, rng)
     if solution is None:
         return False
-    layer.start(solution)
+    layer.slope, layer.signs = solution.slope, np.sign(solution.signs)
     _add_units(probe, layer, points, rng)
     return True
 
 
 def _applies(probe, known):
-    """Whether a layer is wide enough, and inputs are enough to tell units apart, and not too many."""
+    """Whether a layer is wide enough, and inputs are enough to distinguish units, and not too many."""
     D, oracle = known.n_inputs, probe.oracle
     exact = oracle.accuracy.exact and oracle.input_range is None and probe.n_outputs == 1
     return exact and known.n_units >= LEAST_UNITS and D >= _LEAST_INPUTS and D * known.n_features <= _MOST_NUMBERS
@@ -154,7 +156,7 @@ def _critical_points(probe, known, lines, rng):
 
 
 def _grouped(known, points):
-    """The points of one ball with groups of those that pairs tell to be of one unit, and jumps oriented alike."""
+    """The points of one ball with groups of those that are of one unit by pairs, and jumps oriented alike."""
     label, orientation = _components(len(points), *_pairs_of_one_unit(known, points))
     return replace(points, jumps=points.jumps * orientation[:, None], group=label)
 
@@ -261,7 +263,7 @@ def _joined_groups(known, points):
 
 
 def _components(n, i, j, sign):
-    """Connected components (n,) of n items, and orientations (n,) of 1 and -1 that the signs of the pairs tell."""
+    """Connected components (n,) of n items, and orientations (n,) of 1 and -1 that fit the signs of the pairs."""
     graph = coo_matrix((sign, (i, j)), (n, n)).tocsr()
     graph = graph + graph.T
     label, orientation = connected_components(graph, directed=False)[1], np.ones(n)
@@ -320,10 +322,20 @@ def _add_units(probe, layer, points, rng):
             one.add(replace(new, jumps=new.jumps * signs[:, None]), E[more])
             points, E = points.take(~more), E[~more]
         unit = one.as_unit(known, basis)
-        if layer.complete(probe, unit, rng):  # other groups may be of this unit, where it was undetermined before
+        if _is_completed(probe, unit, rng):  # other groups may be of this unit, where it was undetermined before
+            layer.units.append(unit)
             one.w, one.free = (np.linalg.pinv(basis) @ part for part in (unit.coef, unit.null_basis))
             left = ~np.isin(points.group, points.group[_fitting(one, points, E)[0]])
             points, E = points.take(left), E[left]
+
+
+def _is_completed(probe, unit, rng):
+    """Whether a `FacetUnit`, extended and refined, is a unit of the layer."""
+    if not extend_unit(probe, unit, rng, n_rounds=_ROUNDS_EXTENDED):
+        return False
+    refine(probe, unit, rng)
+    unit.hit_rate = hit_rate(probe, unit, rng)[0]
+    return unit.hit_rate >= _ACCEPTED
 
 
 def _fitting(one, points, E):

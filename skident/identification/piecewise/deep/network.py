@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, OutOfBudgetError
@@ -20,6 +18,7 @@ from .known_layers import KnownLayers
 from .layer_units import LayerUnits
 from .nearby_points import add_units_of_nearby_points
 from .readout import in_oracle_units, inputs_as_pairs, read_out
+from .slow_layers import further_queries
 from .validation import (
     Validation,
     boundaries_beside_errors,
@@ -52,18 +51,6 @@ _MORE_ONCE_EXPLAINED = 3  # times as many if most outputs are explained
 _LINE_RADII = (1.0, 2.0, 3.0)  # spreads of the points that lines go through, in standard deviations of the inputs
 _LINE_REACH = 4.0  # half length of lines, in units of sqrt(D)
 _N_INTERVALS = 24  # that lines are cut into at first
-_SLOW_UNITS = 64  # of a first layer wider than the input, from which the search takes minutes
-_SLOW = (
-    "the first layer has at least {} units and is wider than the {} inputs: the layers behind it take minutes and "
-    "{:,} queries or more, and rare units may be missing. max_seconds and max_queries bound the search."
-)
-_TOO_FEW = (
-    "max_queries leaves {:,.0f} queries, and the layers behind a first one of {} units need {:,} or more: raise "
-    "max_queries"
-)
-_QUERIES_PER_WIDE_UNIT = 5_000  # of such a first layer, beyond the budget of other searches
-_LEAST_PER_UNIT = 2_000  # queries that a unit of the next layer takes, at least
-_BOUNDARIES_PER_UNIT = 2  # of the next layer, on a line: one to two were counted
 
 
 @dataclass(frozen=True)
@@ -91,8 +78,8 @@ def find_deep_relu_network(
     called with the units detected so far. `n_validation` held-out outputs, a fifth of them where missing units would
     show, also between and beyond `inputs` (n, D). Raises `NotIdentified` if no network explains most of the outputs
     ("linear" without boundaries, else "unexplained"), and `OutOfBudgetError` if the budget ends before. A search that
-    explains nothing ends after `max_queries`, by default ``400_000 + 10_000 D``, and 5,000 per unit of a wide layer. It can `start` from hyperplanes
-    (K, D + 1) of the first layer, and a dictionary of `LayerUnits` by depth.
+    explains nothing ends after `max_queries`, by default ``400_000 + 10_000 D``, and more behind a wide layer. It can
+    `start` from hyperplanes (K, D + 1) of the first layer, and a dictionary of `LayerUnits` by depth.
     """
     if max_queries is None:
         max_queries = _MAX_QUERIES + _MAX_QUERIES_PER_INPUT * probe.n_inputs
@@ -172,23 +159,9 @@ class _DeepSearch:
                 break
         self._report_progress()
         n_units = len(self.first.planes)
-        if n_units >= _SLOW_UNITS and n_units > self.probe.n_inputs:
-            self._require_queries(n_units)
+        self.last_query += further_queries(self.probe, self.first)
         if n_units == 0:
             raise NotIdentified("activation boundaries", *_no_hyperplane(len(self.first.loose)))
-
-    def _require_queries(self, n_units):
-        """Say what the layers behind a wide first one take, and end the search if `max_queries` are too few for that.
-
-        The next layer has about as many units as a line has boundaries of it, which are all that it crosses.
-        """
-        width = len(self.first.loose) // (_BOUNDARIES_PER_UNIT * self.first.n_lines)
-        needed = _LEAST_PER_UNIT * width + _SAMPLES * n_units * width // self.probe.n_outputs
-        left = self.probe.oracle.budget.queries_left
-        if left < needed:
-            raise OutOfBudgetError(_TOO_FEW.format(left, n_units, needed))
-        warnings.warn(_SLOW.format(n_units, self.probe.n_inputs, needed), ConvergenceWarning, stacklevel=2)
-        self.last_query += _QUERIES_PER_WIDE_UNIT * n_units
 
     def _read_layers(self):
         """The readout of the first layers that explain the outputs, or of as many as can be recovered."""
