@@ -16,6 +16,7 @@ from .single_layer import profile_of_unit, profile_points
 __all__ = ["AdditiveUnits", "WithoutUnits", "find_additive_units", "joined_with_units"]
 
 _SAME_CHANGE = 1e-9  # relative spread of a unit's change of the output over places: rounding far out
+_SIMILAR_CHANGE = 1e-4  # the same for directions that are not exact
 _PLACES = 24  # along a unit's hyperplane, of which those with different signs of the other units are queried
 _MIN_PATTERNS = 3  # of signs: two may have equal changes if few units of the second layer read the unit
 _MAX_PATTERNS = 5  # of signs, whose profiles are queried (budget)
@@ -41,10 +42,13 @@ def find_additive_units(oracle, first, name, rng):
 
     Where all other units are saturated, such a unit changes the outputs by as much in every one of their sign patterns.
     """
+    candidates = [unit for unit in range(len(first.biases)) if _equal_changes(oracle, first, unit, rng)]
+    if not candidates:
+        return None, first
     first = exact_directions(oracle, first, get_activation(name), rng)
     found, others = [], []
     for unit in range(len(first.biases)):
-        X = _with_different_signs(first, profile_points(oracle, first, unit, rng, _PLACES))
+        X = _at_different_signs(oracle, first, unit, rng) if unit in candidates else ()
         profile = _profile(oracle, first, unit, X, name) if len(X) >= _MIN_PATTERNS else None
         (others if profile is None else found).append((unit, profile))
     rest = [unit for unit, _ in others]
@@ -55,8 +59,19 @@ def find_additive_units(oracle, first, name, rng):
     return AdditiveUnits(np.column_stack(weights), np.array(biases), np.array(output_weights), name), first
 
 
-def _with_different_signs(first, X):
-    """Profiles (k, 33, D) of those at which the other units have different signs."""
+def _equal_changes(oracle, first, unit, rng):
+    """Whether the ends of a unit's profiles, which need no exact directions, differ by as much at all places."""
+    X = _at_different_signs(oracle, first, unit, rng)
+    if len(X) < _MIN_PATTERNS:
+        return False
+    low, high = np.moveaxis(query_block(oracle, X[:, [0, -1]]), 1, 0)
+    change = high - low
+    return np.ptp(change, axis=0).max() <= _SIMILAR_CHANGE * np.abs(change).max()
+
+
+def _at_different_signs(oracle, first, unit, rng):
+    """Profiles (k, 33, D) of a unit where the other units have different signs."""
+    X = profile_points(oracle, first, unit, rng, _PLACES)
     signs = np.sign(X[:, 0] @ first.weights + first.biases)
     return X[np.sort(np.unique(signs, axis=0, return_index=True)[1])[:_MAX_PATTERNS]]
 

@@ -56,10 +56,13 @@ def test_additive_units_and_their_outputs(activation):
 
 
 def test_no_additive_units():
+    """Two queries at each of up to five sign patterns per unit show that there is none."""
     oracle, rng = Oracle(network(5, 3, 1), D), np.random.RandomState(0)
     first = find_first_layer(oracle, n_units=5, rng=rng)
+    before = oracle.n_queries
     units, rest = find_additive_units(oracle, first, "tanh", rng)
     assert units is None and rest.weights.shape == (D, 5)
+    assert oracle.n_queries - before <= 2 * 5 * 5
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
