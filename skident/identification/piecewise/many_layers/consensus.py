@@ -13,6 +13,7 @@ __all__ = [
     "grown",
     "null_vectors",
     "partial_units",
+    "residuals",
     "smallest_eigenpair",
 ]
 
@@ -110,6 +111,14 @@ def gram_matrices(H, A, N):
     """Matrices G and F (m + 1, m + 1) such that ``x^T G x / x^T F x`` is the residual of a unit x = (w, b)."""
     E, B = unit_equations(H, A, N)
     return E.T @ E, B.T @ B
+
+
+def residuals(H, A, N, x):
+    """Relative squared residuals (n,) of critical points under a unit x = (w, b)."""
+    E, B = unit_equations(H, A, N)
+    n = len(H)
+    parts = [np.sum((M[:-n] @ x).reshape(n, -1) ** 2, axis=1) + (M[-n:] @ x) ** 2 for M in (E, B)]
+    return parts[0] / np.maximum(parts[1], np.finfo(float).tiny)
 
 
 def smallest_eigenpair(G, F):

@@ -8,10 +8,11 @@ from ..kernel.robust_fit import fit_outputs
 from ..several_outputs.shared_jacobians import Space
 from .aimed_lines import aimed_lines
 from .critical_set import CriticalSet, straight_lines
+from .error_lines import ErrorLines
 from .handover import RecoveredLayer, as_layer_units
 from .known_prefix import KnownPrefix
 from .signs import layer_signs, linear_direction
-from .units import LayerSearch
+from .units import FURTHER_GRID, LayerSearch
 
 __all__ = ["find_layers"]
 
@@ -22,6 +23,8 @@ _AIMED_LINES = 8  # per layer, where single units of it dominate
 _MORE_LINES = 2  # at random
 _MORE_SEARCHES = 2  # of units of a layer, if some seem to be missing
 _ROUNDS = 3  # of further lines, and of all layers (budget: 5 to 10 s each)
+_ERROR_ROUNDS = 5  # of lines where outputs are wrong (budget: 5 s and 6,000 queries each)
+_PATIENCE = 2  # rounds without progress that end the search
 _MOST_LAYERS = 10  # hidden ones (budget)
 _FEWEST_LAYERS = 2  # that are worth a start: others may not be ReLU units
 _LAST_SHARE = 0.6  # share of outputs explained above which a layer is the last hidden one
@@ -62,6 +65,10 @@ class _ManyLayers:
     def __init__(self, space, probe, rng, callback):
         self.space, self.probe, self.rng, self.callback = space, probe, rng, callback
         self.critical = CriticalSet(space, rng)
+        explained = max(_EXPLAINED / probe.resolution, _EXPLAINED_ERRORS)
+        options = {"explained": explained, "n_rounds": _REWEIGHTINGS, "settled": _SETTLED * explained}
+        options["floor"] = lambda residual: _FLOOR * np.median(residual) + _LEAST_FLOOR
+        self.errors = ErrorLines(probe, rng, options)
         self.units = {}  # of the last round, by the number of layers before
         self.prefixes, self.searched = [], {}
 
@@ -72,16 +79,25 @@ class _ManyLayers:
             return []
         per_line = max(len(self.critical) // _FEWEST_LINES, 1)
         self.critical.extend(min(_MOST_LINES, _FIRST_POINTS // per_line) - _FEWEST_LINES)
-        best = 0.0, []
-        for n_round in range(_ROUNDS):
+        best, idle, n_explored, explained = (0.0, []), 0, 0, False
+        for _ in range(_ROUNDS + _ERROR_ROUNDS):
             share, layers = self._recover()
+            checked = share > _WHOLE_SHARE
+            if checked:
+                share, explained = self.errors.right_share(layers), True
             before, best = best, max((share, layers), best, key=_progress)
-            idle = n_round > 0 and _progress(best) == _progress(before)
-            if share > _WHOLE_SHARE or not layers or n_round == _ROUNDS - 1 or idle:
+            idle = 0 if _progress(best) > _progress(before) else idle + 1
+            if share == 1.0 or not layers or idle == _PATIENCE:
                 break
-            self._explore()
+            if checked:
+                self.critical.extend_along(self.errors.lines(), self.prefixes[-1])
+            else:
+                n_explored += 1
+                if n_explored == _ROUNDS or (n_explored > 1 and idle):
+                    break
+                self._explore()
         share, layers = best
-        certain = share > _LAST_SHARE or not layers or not any(layer.linear.shape[1] for layer in layers[:-1])
+        certain = explained or share > _LAST_SHARE or not layers or not any(layer.linear.shape[1] for layer in layers[:-1])
         return layers if certain else layers[: max(len(layers) - 1, 1)]
 
     def _explore(self):
@@ -93,7 +109,7 @@ class _ManyLayers:
     def _recover(self):
         """The share of outputs that as many layers explain as are recovered, and these."""
         prefix, layers, first = KnownPrefix(self.space.n_coordinates), [], len(self.prefixes)
-        self.prefixes = [prefix]
+        self.prefixes, best = [prefix], (0.0, [])
         for depth in range(_MOST_LAYERS):
             if depth and depth >= first:
                 self.critical.extend_along(aimed_lines(prefix, _AIMED_LINES, self.rng), prefix)
@@ -102,24 +118,23 @@ class _ManyLayers:
                 break
             C, b = search.weights()
             layers.append(RecoveredLayer(prefix, search.units, C, b, np.zeros((len(C), 0))))
-            if share > _LAST_SHARE:
-                return share, layers
+            best = max(best, (share if share > _LAST_SHARE else 0.0, list(layers)), key=_progress)
+            if share > _WHOLE_SHARE:
+                break
             C, b, mask, linear = _signed(search, fit)
             layers[-1] = RecoveredLayer(prefix, search.units, C, b, linear)
             prefix = prefix.extended(C, b, mask, linear)
             self.prefixes.append(prefix)
-            if not fit.complete:
-                break
-        return 0.0, layers
+        return best if best[0] > 0.0 else (0.0, layers)
 
     def _units_of_layer(self, depth, prefix, layers):
         """The `LayerSearch` of the next layer, the share of outputs that it explains, and the `SignFit` of its units.
 
         If units seem to be missing, further lines follow as long as these have new ones; then linear units are tried.
         """
-        n_units, fit = -1, None
+        n_units, share, fit = -1, 0.0, None
         for n_more in range(_MORE_SEARCHES, -1, -1):
-            search = LayerSearch(self.critical, prefix)
+            search = LayerSearch(self.critical, prefix, self.errors.beside(FURTHER_GRID))
             search.run(self.units.get(depth, []), self._n_searched(depth, prefix))
             if not search.units:
                 break
@@ -127,14 +142,14 @@ class _ManyLayers:
             if self.callback is not None:
                 self.callback(sum(len(one.units) for one in layers) + len(search.units))
             share = self._share_explained(search)
-            if share > _LAST_SHARE:
+            if share > _WHOLE_SHARE:
                 return search, share, None
             last = n_more == 0 or len(search.units) <= n_units
             fit, n_units = self._sign_fit(search, last), len(search.units)
             if fit.complete or last:
                 break
             self.critical.extend_along(self._further_lines(depth, prefix), prefix)
-        return search, 0.0, fit
+        return search, share, fit
 
     def _further_lines(self, depth, prefix):
         """Lines where units of the next layer change their signs that hardly do so elsewhere; at first, random ones."""
@@ -164,24 +179,26 @@ class _ManyLayers:
         if len(X) < A.shape[1] + _MORE_OUTPUTS // 2:
             return 0.0
         F, tol = self.probe.query(X)
-        explained = max(_EXPLAINED / self.probe.resolution, _EXPLAINED_ERRORS)
-        options = {"explained": explained, "n_rounds": _REWEIGHTINGS, "settled": _SETTLED * explained}
-        residual = fit_outputs(A, F, tol, floor=lambda r: _FLOOR * np.median(r) + _LEAST_FLOOR, **options)[1]
-        return float(np.mean(residual < explained))
+        residual = fit_outputs(A, F, tol, **self.errors.options)[1]
+        return float(np.mean(residual < self.errors.options["explained"]))
 
     def _sign_fit(self, search, with_linear):
         """The `SignFit` of a layer's units, with linear units for missing ones if allowed."""
         C, b = search.weights()
         mask = np.array([unit.mask for unit in search.units]).T
+        C, filled, _ = _with_kept_signs(search, np.ones(len(b)), C, b, mask)
         index = search.usable()
-        index = index[~np.any((search.H[index] != 0.0) @ (~mask), axis=1)]
+        on = search.H[index] != 0.0
+        known = ~np.any(on @ ~filled, axis=1)
+        index, unsure = index[known], on[known] @ (filled & ~mask)
+        free = np.eye(len(C))[:, np.any(filled & ~mask, axis=1)]
         args = (self.critical, search.H, search.A, index)
-        fit = layer_signs(*args, (C, b, np.zeros((len(C), 0))), self.rng)
+        fit = layer_signs(*args, (C, b, np.zeros((len(C), 0))), self.rng, unsure, free)
         for _ in range(_MOST_LINEAR if with_linear else 0):
-            direction = None if fit.complete else linear_direction(*args, (C, b, fit.linear))
+            direction = None if fit.complete else linear_direction(*args, (C, b, fit.linear), free)
             if direction is None:
                 break
-            new = layer_signs(*args, (C, b, np.column_stack([fit.linear, direction])), self.rng)
+            new = layer_signs(*args, (C, b, np.column_stack([fit.linear, direction])), self.rng, unsure, free)
             if not new.is_better(fit):
                 break
             fit = new

@@ -9,7 +9,7 @@ import numpy as np
 
 from skident.linalg import svd
 
-from .consensus import accurate_vector, clusters_of_jumps, gram_matrices, smallest_eigenpair
+from .consensus import accurate_vector, clusters_of_jumps, gram_matrices, residuals, smallest_eigenpair
 from .spans import Spans
 
 __all__ = ["SignFit", "layer_signs", "linear_direction"]
@@ -34,6 +34,8 @@ _FITTING_CLUSTERS = 0.05  # share of clusters that fit, above which no unit is m
 _MOST_CLUSTERS_FIT = 0.7  # the same above which normals that contradict the signs are those of rare units
 _GAIN = 0.1  # of that share, and of the normals, with a linear unit for a missing one
 _STARTS = 6  # of the search otherwise
+_TRIMMINGS = 5  # of critical points that do not fit their cluster, at most
+_TRIMMED = 10.0  # median residuals beyond which one does not
 _RANK_TOL = 1e-9  # eigenvalue over the largest of features that are independent
 _BATCH = 20_000  # eigenvalue problems at a time (memory)
 _BEST = -11.0  # least logarithm of eigenvalues that counts
@@ -80,25 +82,27 @@ class SignFit:
         return self.cluster_share > other.cluster_share + _GAIN
 
 
-def layer_signs(critical, H, A, index, units, rng):
+def layer_signs(critical, H, A, index, units, rng, unsure=None, free=None):
     """The `SignFit` of `units`.
 
     H (n, m) and A (n, m, D) are the outputs and gradients of the layer before at all critical points, and `index` are
     those of deeper units. `units` are weights C (m, K), biases b (K,) and weights (m, r) of linear units beside them.
+    Where units are `unsure` (n, K), only their signs are known: weights to the inputs `free` (m, q) are unknown.
     """
     C, b, linear = units
-    matrices = _matrices(critical, H, A, index, units)
     K = len(b)
-    spans = Spans.of(critical, H, A, index, units, rng)
-    votes = _votes(critical, H, A, index, C, b) if linear.shape[1] == 0 else np.zeros(K)
+    free = np.zeros((len(C), 0)) if free is None else free
+    unsure = np.zeros((len(index), K), dtype=bool) if unsure is None else unsure
+    spans = Spans.of(critical, H, A, index, units, rng, unsure)
+    matrices = _matrices(critical, H, A, index, (C, b, np.column_stack([linear, free])))
+    votes = _votes(critical, H, A, index[~unsure.any(axis=1)], C, b) if linear.shape[1] == 0 else np.zeros(K)
     if np.abs(votes).min() > _CLEAR * max(np.abs(votes).max(), 1.0):
         best = np.sign(votes)
     elif K <= _ALL_SIGNS:
         signs = np.array(list(itertools.product([-1.0, 1.0], repeat=K)))
         wrong = spans.violations(signs)[0]
-        few = wrong <= wrong.min() + _MORE_VIOLATIONS
-        signs, wrong = signs[few], wrong[few]
-        best = signs[np.argmin(_costs(matrices, signs) + _VIOLATION * wrong)]
+        signs = signs[wrong <= wrong.min() + _MORE_VIOLATIONS]
+        best = signs[np.argmin(_costs(matrices, signs) + _span_costs(spans, signs))]
     else:
         starts = spans.signs_from_points(rng)
         best = _descent(lambda signs: _costs(matrices, signs) + _span_costs(spans, signs), votes, starts, rng)
@@ -213,31 +217,36 @@ def _descent(costs, votes, starts, rng):
     return best
 
 
-def linear_direction(critical, H, A, index, units):
+def linear_direction(critical, H, A, index, units, free):
     """Weights (m, q) of one unit that is missing because it is always active; None if there is no such one.
 
     Units that do not change their sign on any cluster leave it undetermined by their own weights, which come with it.
 
     In the features (|z|, h, 1) of a layer's units z that change their sign on a cluster, and of the outputs h before,
     a cluster has coefficients (a, c, d) with ``c = sum_k s_k a_k w_k + e v + sum_j g_j w_j``, with the units j that do
-    not change their sign there, under the right signs s.
+    not change their sign there, under the right signs s. Inputs that are inactive on a cluster leave c undetermined, and
+    unknown weights those to the inputs `free` (m, q).
     """
     C, b, linear = units
     K = len(b)
     clusters = _sign_free_vectors(critical, H, A, index, C, b)
     if K > _MOST_ENUMERATED or len(clusters) < _FEWEST_CLUSTERS:
         return None
-    common = np.all([constant for _, _, constant in clusters], axis=0)
-    Q = svd(C[:, common], full_matrices=True)[0][:, common.sum() :]  # else units that never change would do
+    common = np.all([constant for _, _, constant, _ in clusters], axis=0)
+    unseen = np.all([rows for _, _, _, rows in clusters], axis=0)
+    known = np.column_stack([C[:, common], free, np.eye(len(C))[:, unseen]])  # else units that never change would do
+    U, s, _ = svd(known, full_matrices=True)
+    Q = U[:, int(np.sum(s > _SMALL_ANGLE)) :]
     if Q.shape[1] == 0:
         return None
     unit_directions = C / np.linalg.norm(C, axis=0)
     best = (np.inf, None)
     for signs in itertools.product([-1.0, 1.0], repeat=K):
         projectors = []
-        for alpha, c, constant in clusters:
+        for alpha, c, constant, rows in clusters:
             rest = c - C @ (np.array(signs) * alpha)
-            basis = np.column_stack([C[:, constant], linear, rest / max(np.linalg.norm(c), _TINY)])
+            rest = np.where(rows, 0.0, rest) / max(np.linalg.norm(c), _TINY)
+            basis = np.column_stack([C[:, constant], linear, free, np.eye(len(C))[:, rows], rest])
             projectors.append(_complement(basis))
         weights, v = np.ones(len(clusters)), None
         for _ in range(_REWEIGHTINGS):
@@ -259,20 +268,27 @@ def _complement(basis):
 
 
 def _sign_free_vectors(critical, H, A, index, C, b):
-    """Coefficients (a, c) and a mask of the units that do not change their sign, for clusters that determine them."""
+    """Coefficients (a, c) of clusters, masks of units that do not change their sign there, and of inactive inputs."""
     found = []
     for cluster in clusters_of_jumps(critical.jumps[index], critical.line[index], _LEAST_POINTS)[:_MOST_CLUSTERS]:
         k = index[cluster]
-        Z, J = H[k] @ C + b, np.matmul(C.T, A[k])
-        constant = np.all(Z > 0.0, axis=0) | np.all(Z < 0.0, axis=0)
-        Z, J = Z[:, ~constant], J[:, ~constant]
-        features = np.concatenate([np.abs(Z), H[k]], axis=1)
-        gradients = np.concatenate([J * np.sign(Z)[:, :, None], A[k]], axis=1)
-        value, following, x = smallest_eigenpair(*gram_matrices(features, gradients, critical.normals[k]))
+        for _ in range(_TRIMMINGS):
+            Z, J = H[k] @ C + b, np.matmul(C.T, A[k])
+            constant = np.all(Z > 0.0, axis=0) | np.all(Z < 0.0, axis=0)
+            Z, J = Z[:, ~constant], J[:, ~constant]
+            args = np.concatenate([np.abs(Z), H[k]], axis=1), np.concatenate([J * np.sign(Z)[:, :, None], A[k]], axis=1)
+            value, following, x = smallest_eigenpair(*gram_matrices(*args, critical.normals[k]))
+            if value < _FITS * len(k):
+                break
+            off = residuals(*args, critical.normals[k], x)  # of rare units that are missing
+            near = off <= max(_TRIMMED * np.median(off), _FITS)
+            if near.all() or near.sum() < _LEAST_POINTS:
+                break
+            k = k[near]
         if value < _FITS * len(k) and following > _NEXT * len(k):
-            x = accurate_vector(features, gradients, critical.normals[k])
+            x = accurate_vector(*args, critical.normals[k])
             x = x / np.linalg.norm(x[:-1])
             alpha = np.zeros(len(b))
             alpha[~constant] = x[: Z.shape[1]]
-            found.append((alpha, x[Z.shape[1] : -1], constant))
+            found.append((alpha, x[Z.shape[1] : -1], constant, ~np.any(H[k] != 0.0, axis=0)))
     return found

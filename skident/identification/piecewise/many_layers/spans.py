@@ -31,7 +31,7 @@ class Spans:
     A deeper unit is affine in the layer's active units, within a linear region: its normal is a combination of their
     gradients, and of those of linear units. Where these are fewer than the dimension of the span, this contradicts
     wrong signs. Attributes: dimensions `ranks` (n,); `normals` (n, r); gradients `units` (n, r, K) and `linear`
-    (n, r, q); `sides` (n, K), signs of the pre-activations.
+    (n, r, q); `sides` (n, K), signs of the pre-activations; `unsure` (n, K), where only the sign of a unit is known.
     """
 
     ranks: np.ndarray
@@ -39,12 +39,14 @@ class Spans:
     units: np.ndarray
     linear: np.ndarray
     sides: np.ndarray
+    unsure: np.ndarray
 
     @classmethod
-    def of(cls, critical, H, A, index, units, rng):
+    def of(cls, critical, H, A, index, units, rng, unsure):
         """Of some of the critical points `index`; `units` are weights (m, K), biases (K,) and linear weights (m, q)."""
         C, b, linear = units
-        index = rng.permutation(index)[:_MOST_POINTS]
+        some = rng.permutation(len(index))[:_MOST_POINTS]
+        index, unsure = index[some], unsure[some]
         s, Vt = svd(A[index], full_matrices=False)[1:]
         kept = s > _RANK_TOL * np.maximum(s[:, :1], _TINY)
         V = Vt * kept[:, :, None]
@@ -54,12 +56,12 @@ class Spans:
         J = gradients @ C
         J /= np.maximum(np.linalg.norm(J, axis=1, keepdims=True), _TINY)
         sides = np.sign(H[index[inside]] @ C + b)
-        return cls(kept[inside].sum(axis=1), normals[inside], J, gradients @ linear, sides)
+        return cls(kept[inside].sum(axis=1), normals[inside], J, gradients @ linear, sides, unsure[inside])
 
     def violations(self, signs):
         """Numbers (q,) of normals that contradict signs (q, K), and of those that could."""
         on = signs[:, None] == self.sides  # (q, n, K)
-        few = on.sum(axis=2) + self.linear.shape[2] < self.ranks
+        few = (on.sum(axis=2) + self.linear.shape[2] < self.ranks) & ~np.any(on & self.unsure, axis=2)
         i, j = np.nonzero(few)
         wrong, able = np.zeros(few.shape, dtype=bool), np.zeros(few.shape, dtype=bool)
         for start in range(0, len(i), _BATCH):

@@ -14,7 +14,7 @@ from .critical_set import straight_lines
 from .unit_fit import fitted_unit, with_weights_at
 from .unseen import complete_unit
 
-__all__ = ["LayerSearch", "Unit"]
+__all__ = ["FURTHER_GRID", "LayerSearch", "Unit"]
 
 _BISECTIONS = 45  # from a step of the grid to rounding
 _HIT = 1e-6  # distance of a critical point from a predicted one, relative
@@ -34,7 +34,7 @@ _LEAST_ON_SIDE = 4  # of these, fewer than which say nothing
 _SIDE_SHARE = 0.35  # of these that are confirmed on the side where facets of deeper units end, at most
 _FEWER_TESTED = 8  # of a unit of which all weights are known, and all predicted points are right
 _LEAST_TESTED = 20  # predicted points of other units
-_FURTHER_GRID = 400  # positions on these, at which units are predicted
+FURTHER_GRID = 400  # positions on these, at which units are predicted
 _LEAST_CLUSTER = 4  # critical points of one jump from which a unit is solved for
 _SAME_COSINE = 1.0 - 1e-10  # of the known weights of two units that are one
 _LEAST_SHARED = 1e-3  # norm of weights that two parts of a unit share, over that of all
@@ -70,16 +70,17 @@ class Unit:
 class LayerSearch:
     """Search for units of one layer behind a `KnownPrefix`, in a `CriticalSet`."""
 
-    def __init__(self, critical, prefix):
+    def __init__(self, critical, prefix, beside=None):
         self.critical, self.prefix, self.rng = critical, prefix, critical.rng
         self.H, self.A = prefix.outputs_and_gradients(critical.points)
         self.certain = prefix.certain(critical.points)
         self.explained = critical.explained(prefix, critical.points)[0]
         self.grid = prefix.outputs(critical.lines.grid_points)
         self.grid_certain = prefix.certain(critical.lines.grid_points)
-        self.further = straight_lines(_FURTHER, prefix.n_inputs, self.rng, _FURTHER_GRID)
+        self.further = straight_lines(_FURTHER, prefix.n_inputs, self.rng, FURTHER_GRID)
         if prefix.weights:
-            self.further = self.further.joined(aimed_lines(prefix, _FURTHER_AIMED, self.rng, _FURTHER_GRID))
+            self.further = self.further.joined(aimed_lines(prefix, _FURTHER_AIMED, self.rng, FURTHER_GRID))
+        self.further = self.further if beside is None else self.further.joined(beside)
         self.further_grid = prefix.outputs(self.further.grid_points)
         self.further_certain = prefix.certain(self.further.grid_points)
         self.scale = np.sqrt(1.0 + np.median(np.sum(self.H**2, axis=1)))
