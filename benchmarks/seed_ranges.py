@@ -51,6 +51,7 @@ EXACT_BITS = range(
     2_000_000, 2_001_000
 )  # twenty a row; weights off the grid from the 300th, float32 outputs from the 500th
 SCALE = range(2_050_000, 2_051_000)  # twenty a row
+SCALE_CURVE = range(2_051_000, 2_051_200)  # the same, by depth
 REAL_MODELS = range(2_100_000, 2_101_000)  # networks from the first, other models from the 500th
 SADDLE_BOUNDS = range(2_500_000, 2_500_100)  # one a problem
 LABELS = range(2_150_000, 2_151_000)  # twenty a row; models that are refused from the 500th

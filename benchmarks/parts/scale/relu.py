@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from parts.scale.networks import SEEDS, Row, measure, table
 from registry import part
+from seed_ranges import SCALE_CURVE
 
 SMALL = {"queries": 60_000, "seconds": 5.0, "mb": 250.0}
 HUGE = {"queries": 420_000, "seconds": 90.0, "mb": 600.0, "error": 1e-7, "limit": 600.0}
@@ -31,11 +32,14 @@ DEEP = [
     Row((16, 16, 16, 16, 16, 16, 4), right=7, queries=200_000, seconds=60.0),
     Row((8, 8, 8, 8, 8, 8, 8, 8, 8, 4), right=7, queries=200_000, seconds=60.0),
 ]
+CURVE = [Row((8, *(8,) * depth, 4), trials=3) for depth in range(3, 9)]
+CURVE += [Row((16, *(16,) * depth, 4), trials=3) for depth in range(2, 6)]
 ONE_OUTPUT = [
     Row((64, 64, 32, 1), right=8),
     Row((30, 128, 128, 1), right=5, trials=5),
 ]
 FIRST_LARGE, FIRST_DEEP, FIRST_ONE_OUTPUT, FIRST_QUICK = 200, 300, 400, 900  # seeds, after the first of the range
+FIRST_CURVE = SCALE_CURVE.start - SEEDS.start
 
 
 class _Rows:
@@ -59,4 +63,5 @@ class _Rows:
 part("scale", "relu", seeds=SEEDS)(_Rows(ROWS, 0))
 part("scale", "large", seeds=SEEDS)(_Rows(LARGE, FIRST_LARGE))
 part("scale", "deep", seeds=SEEDS)(_Rows(DEEP, FIRST_DEEP))
+part("scale", "deep_curve", seeds=SCALE_CURVE)(_Rows(CURVE, FIRST_CURVE))
 part("scale", "one_output", seeds=SEEDS)(_Rows(ONE_OUTPUT, FIRST_ONE_OUTPUT))

@@ -29,6 +29,8 @@ _MAX_UNITS = 1000  # hidden units at most of one layer of unknown width (budget)
 # Reasons of `NotIdentified` for which a network may have more than one hidden layer.
 _MORE_LAYERS = {"layers", "crowded", "bent", "signs", "ambiguous", "undecided", "unexplained", "unresolved"}
 _MOST_INPUTS = 40  # up to which critical points of all layers are measured first (budget: D + 12 queries each)
+_CRITICAL_SETS = 2  # of these, if the network from the first one is wrong at some inputs (budget)
+_COMPLETION_QUERIES = 40_000  # of the search that completes their layers, or three times as many if most are explained
 _NOT_TRIED = object()  # instead of a network from critical points, before they are measured
 _NEARLY_RIGHT = 0.01  # share of wrong outputs of their network below which other methods are not tried
 _THREE_HIDDEN_LAYERS = 4  # and the output layer: facets alone need fewer queries
@@ -249,18 +251,29 @@ def _by_facets(problem, probe, leaky=False, start=None):
             callback=entry["progress"],
             n_validation=_FURTHER_CHECKS * len(problem.held_out.inputs),
             inputs=problem.held_out.inputs,
+            max_queries=None if start is None else _COMPLETION_QUERIES,
             start=start,
         )
 
 
 def _from_critical_points(problem, probe):
-    """The `DeepNetwork` that starts from the layers of one set of critical points; None if they explain too little."""
-    try:
-        with problem.log.stage("layers (critical points of all layers)", problem.oracle, None, "units") as entry:
-            start = find_layers(probe, problem.rng, entry["progress"])
-        return None if start is None else _by_facets(problem, probe, start=start)
-    except NotIdentified:
-        return None
+    """The `DeepNetwork` that starts from the layers of one set of critical points; None if they explain too little.
+
+    If it is wrong anywhere, other critical points follow, and the better network is returned.
+    """
+    found = None
+    for _ in range(_CRITICAL_SETS):
+        try:
+            with problem.log.stage("layers (critical points of all layers)", problem.oracle, None, "units") as entry:
+                start = find_layers(probe, problem.rng, entry["progress"])
+            if start is None:
+                break
+            found = _better(found, lambda start=start: _by_facets(problem, probe, start=start))
+        except NotIdentified:
+            continue
+        if found.wrong_share == 0:
+            break
+    return found
 
 
 def _better(found, search):

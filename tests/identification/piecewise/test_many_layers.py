@@ -299,7 +299,7 @@ def test_the_layers_start_the_search_that_follows_facets(planted):
         start = find_layers(probe, rng)
         if start is None:
             continue
-        planes, layers = start
+        planes, layers, _ = start
         assert len(planes) == 8 and 1 in layers
         result = find_deep_relu_network(probe, rng=rng, start=start)
         X = np.random.RandomState(9).standard_normal((2000, 10))

@@ -79,14 +79,15 @@ def find_deep_relu_network(
     show, also between and beyond `inputs` (n, D). Raises `NotIdentified` if no network explains most of the outputs
     ("linear" without boundaries, else "unexplained"), and `OutOfBudgetError` if the budget ends before. A search that
     explains nothing ends after `max_queries`, by default ``400_000 + 10_000 D``, and more behind a wide layer. It can
-    `start` from hyperplanes (K, D + 1) of the first layer, and a dictionary of `LayerUnits` by depth.
+    `start` from hyperplanes (K, D + 1) of the first layer, a dictionary of `LayerUnits` by depth, and `OutputSamples` or
+    None.
     """
     if max_queries is None:
         max_queries = _MAX_QUERIES + _MAX_QUERIES_PER_INPUT * probe.n_inputs
     inputs = np.zeros((0, probe.n_inputs)) if inputs is None else inputs
     search = _DeepSearch(probe, rng, leaky, callback, int(_RANDOM_SHARE * n_validation), inputs, max_queries)
     if start is not None:
-        search.first.planes, search.layers = start
+        search.first.planes, search.layers, search.samples = start
     try:
         search.run()
     except (NotIdentified, OutOfBudgetError):
@@ -106,7 +107,7 @@ class _DeepSearch:
         self.layers = {}  # complete LayerUnits by the number of known layers before them
         self.incomplete, self.handed_back, self.idle = None, False, 0
         self.best, self.share = None, 0.0
-        self.last_query = probe.oracle.n_queries + max_queries
+        self.n_before, self.max_queries = probe.oracle.n_queries, max_queries
 
     def run(self):
         """Rounds of reading and repair, until held-out outputs are right or nothing helps."""
@@ -134,7 +135,8 @@ class _DeepSearch:
     @property
     def _exhausted(self):
         """Whether so many queries were in vain that the black box is no such network."""
-        return self.probe.oracle.n_queries > self.last_query * (1 if self.best is None else _MORE_ONCE_EXPLAINED)
+        n_queries = self.probe.oracle.n_queries - self.n_before
+        return n_queries > self.max_queries * (1 if self.best is None else _MORE_ONCE_EXPLAINED)
 
     def _report_progress(self, layer=None):
         """Call back with the number of units detected so far."""

@@ -16,7 +16,7 @@ _FEW_WRONG = 12  # wrong outputs below which more samples are drawn
 _CHOSEN = 6  # wrong outputs through which lines run
 _NEAREST = 3  # right ones that each is joined with
 _SPREAD = 0.3  # of pairs of points beside these, over their distance
-_PAIRS = 10  # of these, per line
+_PAIRS = 4  # of these, per line
 _TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 
 

@@ -64,10 +64,21 @@ class KnownPrefix:
         return kept
 
     def pre_activations(self, X):
-        """Pre-activations (n, m) of the last layer at points (n, D), and their gradients (n, m, D)."""
-        before = [part[:-1] for part in (self.weights, self.biases, self.masks, self.linear)]
-        H, A = KnownPrefix(self.n_inputs, *before).outputs_and_gradients(X)
-        return H @ self.weights[-1] + self.biases[-1], np.matmul(self.weights[-1].T, A)
+        """Pre-activations (n, m) of the last layer at points (n, D), and their gradients (n, m, D).
+
+        Those of linear units that pass on one output of the layer before are its own.
+        """
+        before = KnownPrefix(
+            self.n_inputs, *(part[:-1] for part in (self.weights, self.biases, self.masks, self.linear))
+        )
+        (H, A), W = before.outputs_and_gradients(X), self.weights[-1]
+        Z, G = H @ W + self.biases[-1], np.matmul(W.T, A)
+        for k in range(W.shape[1] - self.linear[-1], W.shape[1]) if before.weights else ():
+            if np.count_nonzero(W[:, k]) == 1:
+                P, Q = before.pre_activations(X)
+                j = int(np.argmax(np.abs(W[:, k])))
+                Z[:, k], G[:, k] = W[j, k] * P[:, j], W[j, k] * Q[:, j]
+        return Z, G
 
     def room(self, X):
         """Distances (n,) of points (n, D) from the nearest boundary of a known unit, if these were planes."""

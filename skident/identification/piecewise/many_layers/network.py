@@ -45,7 +45,7 @@ _BEYOND = 2.0  # factor of such a weight: farther out, the unit may be larger
 
 
 def find_layers(probe, rng, callback=None):
-    """Hyperplanes (K, D + 1) of the first layer and a dictionary of `LayerUnits` by depth, as many as are recovered.
+    """Hyperplanes (K, D + 1) of the first layer, `LayerUnits` by depth, as many as are recovered, and `OutputSamples`.
 
     They start `find_deep_relu_network`, which validates and completes them. The outputs of the `DeepProbe` must be
     exact everywhere, and three at least: a Jacobian serves as many critical points as there are outputs. Every
@@ -56,7 +56,9 @@ def find_layers(probe, rng, callback=None):
     space = Space(probe.oracle, probe.n_inputs, probe.output_error, np.sqrt(probe.n_inputs))
     search = _ManyLayers(space, probe, rng, callback)
     layers = search.run()
-    return None if len(layers) < _FEWEST_LAYERS else as_layer_units(layers, search.critical, rng)
+    if len(layers) < _FEWEST_LAYERS:
+        return None
+    return *as_layer_units(layers, search.critical, rng), search.errors.samples
 
 
 class _ManyLayers:
@@ -70,7 +72,7 @@ class _ManyLayers:
         options["floor"] = lambda residual: _FLOOR * np.median(residual) + _LEAST_FLOOR
         self.errors = ErrorLines(probe, rng, options)
         self.units = {}  # of the last round, by the number of layers before
-        self.prefixes, self.searched = [], {}
+        self.prefixes, self.searched, self.linear = [], {}, {}
 
     def run(self):
         """`RecoveredLayer`s: all of them if they explain most outputs; else without the last behind linear units."""
@@ -97,7 +99,7 @@ class _ManyLayers:
                     break
                 self._explore()
         share, layers = best
-        certain = explained or share > _LAST_SHARE or not layers or not any(layer.linear.shape[1] for layer in layers[:-1])
+        certain = explained or share > _LAST_SHARE or not any(layer.linear.shape[1] for layer in layers[:-1])
         return layers if certain else layers[: max(len(layers) - 1, 1)]
 
     def _explore(self):
@@ -121,6 +123,7 @@ class _ManyLayers:
             best = max(best, (share if share > _LAST_SHARE else 0.0, list(layers)), key=_progress)
             if share > _WHOLE_SHARE:
                 break
+            self.linear[depth] = fit.linear
             C, b, mask, linear = _signed(search, fit)
             layers[-1] = RecoveredLayer(prefix, search.units, C, b, linear)
             prefix = prefix.extended(C, b, mask, linear)
@@ -135,7 +138,7 @@ class _ManyLayers:
         n_units, share, fit = -1, 0.0, None
         for n_more in range(_MORE_SEARCHES, -1, -1):
             search = LayerSearch(self.critical, prefix, self.errors.beside(FURTHER_GRID))
-            search.run(self.units.get(depth, []), self._n_searched(depth, prefix))
+            search.run(self.units.get(depth, []), self._n_searched(depth, prefix), self.linear.get(depth))
             if not search.units:
                 break
             self.units[depth] = search.units

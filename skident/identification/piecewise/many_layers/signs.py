@@ -217,18 +217,18 @@ def _descent(costs, votes, starts, rng):
     return best
 
 
-def linear_direction(critical, H, A, index, units, free):
+def linear_direction(critical, H, A, index, units, free=None):
     """Weights (m, q) of one unit that is missing because it is always active; None if there is no such one.
 
     Units that do not change their sign on any cluster leave it undetermined by their own weights, which come with it.
 
     In the features (|z|, h, 1) of a layer's units z that change their sign on a cluster, and of the outputs h before,
     a cluster has coefficients (a, c, d) with ``c = sum_k s_k a_k w_k + e v + sum_j g_j w_j``, with the units j that do
-    not change their sign there, under the right signs s. Inputs that are inactive on a cluster leave c undetermined, and
-    unknown weights those to the inputs `free` (m, q).
+    not change their sign there, under the right signs s. Unknown are those of c at inputs that are inactive on a cluster,
+    and at those with unknown weights, `free` (m, q).
     """
     C, b, linear = units
-    K = len(b)
+    K, free = len(b), np.zeros((len(C), 0)) if free is None else free
     clusters = _sign_free_vectors(critical, H, A, index, C, b)
     if K > _MOST_ENUMERATED or len(clusters) < _FEWEST_CLUSTERS:
         return None

@@ -42,9 +42,10 @@ class Spans:
     unsure: np.ndarray
 
     @classmethod
-    def of(cls, critical, H, A, index, units, rng, unsure):
+    def of(cls, critical, H, A, index, units, rng, unsure=None):
         """Of some of the critical points `index`; `units` are weights (m, K), biases (K,) and linear weights (m, q)."""
         C, b, linear = units
+        unsure = np.zeros((len(index), len(b)), dtype=bool) if unsure is None else unsure
         some = rng.permutation(len(index))[:_MOST_POINTS]
         index, unsure = index[some], unsure[some]
         s, Vt = svd(A[index], full_matrices=False)[1:]

@@ -36,12 +36,15 @@ _FEWER_TESTED = 8  # of a unit of which all weights are known, and all predicted
 _LEAST_TESTED = 20  # predicted points of other units
 FURTHER_GRID = 400  # positions on these, at which units are predicted
 _LEAST_CLUSTER = 4  # critical points of one jump from which a unit is solved for
+_INDEPENDENT = 1e-8  # singular value over the largest of gradients that are independent
+_SAME_NORMAL = 1e-5  # difference of normals that are the same
 _SAME_COSINE = 1.0 - 1e-10  # of the known weights of two units that are one
 _LEAST_SHARED = 1e-3  # norm of weights that two parts of a unit share, over that of all
 _FURTHER = 80  # lines of these
 _FURTHER_AIMED = 40  # where units change their signs that hardly do so elsewhere
 _TESTED = 40  # predicted points on further lines, where outputs are queried
 _TESTED_FIRST = 8  # of these, at first
+_TESTED_AT_ONCE = 3  # of these, of which the outputs confirm none of most facets of deeper units
 _HOPELESS_FIRST = 0.6  # share that these suggest below which no others are tested
 _LEAST_HIT_AGAIN = 0.6  # share of critical points where a unit known before predicts them: it is not tested again
 _TESTED_HERE = 40  # the same on the lines of the set without a critical point there
@@ -95,13 +98,15 @@ class LayerSearch:
         """Weights (m, K) and biases (K,) of the units, up to their signs."""
         return np.array([unit.w for unit in self.units]).T, np.array([unit.b for unit in self.units])
 
-    def run(self, before, n_before=0):
+    def run(self, before, n_before=0, linear=None):
         """Find units: those detected `before`, with the first `n_before` critical points, are tried first.
 
-        Others have critical points beyond these.
+        Others have critical points beyond these, or are combinations of `linear` (m, r), which stood for missing ones.
         """
         self.n_before = n_before
         self.start_from(before)
+        if linear is not None and 0 < linear.shape[1] and len(linear) == self.H.shape[1]:
+            self.from_linear(linear)
         self.from_partial_units()
         self.merge()
         for _ in range(2):
@@ -143,6 +148,18 @@ class LayerSearch:
             if len(np.unique(self.critical.line[k])) > 1 and self.settle(c, bias, mask, k):
                 free &= ~self.explained[index]
 
+    def from_linear(self, linear):
+        """Units whose weights are combinations of linear ones (m, r): one critical point determines them."""
+        index = self.usable()
+        G, N = np.einsum("nmd,mr->ndr", self.A[index], linear), self.critical.normals[index]
+        c = np.einsum("nrd,nd->nr", np.linalg.pinv(G, rcond=_INDEPENDENT), N)
+        near = np.linalg.norm(np.einsum("ndr,nr->nd", G, c) - N, axis=1) < _SAME_NORMAL
+        near &= np.linalg.matrix_rank(self.A[index], rtol=_INDEPENDENT) > linear.shape[1]
+        for i, w in zip(index[near], c[near] @ linear.T, strict=True):
+            if not self.explained[i]:
+                w = w / np.linalg.norm(w)
+                self.settle(w, -self.H[i] @ w, np.ones(len(w), dtype=bool), np.array([i]))
+
     def from_clusters(self):
         """Units that explain all critical points of one jump."""
         index = self.usable()
@@ -183,7 +200,7 @@ class LayerSearch:
         unit = self.tested(Unit(w * mask, b, mask.copy(), members, aimed), before)
         complete = unit is None or unit.mask.all() or not self.prefix.weights  # all inputs of the first layer vary
         complete |= before is not None and before.kept is not None
-        if not complete and unit.share >= self.accepted and complete_unit(self, unit):
+        if not complete and self._is_worth_completing(unit, replaced) and complete_unit(self, unit):
             unit = self.tested(unit)
         if unit is None:
             return False
@@ -207,12 +224,20 @@ class LayerSearch:
             return True
         return False
 
+    def _is_worth_completing(self, unit, replaced):
+        """Whether a unit, or what it replaces, seems to be one of this layer that is not complete yet."""
+        new = replaced is not None or self._explains_new_points(unit)
+        return new and unit.share >= self.accepted and unit.n_tested >= _FEWER_TESTED
+
     def _is_new_unit(self, unit):
         """Whether outputs confirm a unit, and no other one explains its critical points."""
-        new, n = np.sum(~self.explained[unit.members]), len(unit.members)
         tested = unit.n_tested >= (_FEWER_TESTED if unit.share == 1.0 and unit.mask.all() else _LEAST_TESTED)
-        is_new = new >= max(min(_LEAST_HITS, n), _NEW_SHARE * n) and not self._is_known(unit)
-        return tested and unit.share >= self.accepted and is_new
+        return tested and unit.share >= self.accepted and self._explains_new_points(unit)
+
+    def _explains_new_points(self, unit):
+        """Whether no other unit explains the critical points of a unit."""
+        new, n = np.sum(~self.explained[unit.members]), len(unit.members)
+        return new >= max(min(_LEAST_HITS, n), _NEW_SHARE * n) and not self._is_known(unit)
 
     def _is_resolved(self, unit):
         """Whether all that the outputs need to know of a unit is known."""
@@ -283,12 +308,15 @@ class LayerSearch:
         missed = self.rng.permutation(np.flatnonzero(~hit))[:_TESTED_HERE]
         X = lines.at(i[missed], t[missed])
         V = lines.directions[i[missed]]
-        bends = self.critical.bends(X[:_TESTED_FIRST], V[:_TESTED_FIRST])
+        bends = self.critical.bends(X[:_TESTED_AT_ONCE], V[:_TESTED_AT_ONCE])
+        if np.any(bends == 1) or not np.any(bends == 0):
+            more = slice(_TESTED_AT_ONCE, _TESTED_FIRST)
+            bends = np.concatenate([bends, self.critical.bends(X[more], V[more])])
         seen = bends[bends >= 0]
         expected = hit.sum() + (np.mean(seen) if len(seen) else 1.0) * len(missed)
         if expected < _HOPELESS_FIRST * (hit.sum() + len(missed)):
-            return expected / (hit.sum() + len(missed)), len(seen), X[:_TESTED_FIRST][bends == 0]
-        bends = np.concatenate([bends, self.critical.bends(X[_TESTED_FIRST:], V[_TESTED_FIRST:])])
+            return expected / (hit.sum() + len(missed)), len(seen), X[: len(bends)][bends == 0]
+        bends = np.concatenate([bends, self.critical.bends(X[len(bends) :], V[len(bends) :])])
         n_bent, n, wrong = hit.sum() + np.sum(bends == 1), hit.sum() + np.sum(bends >= 0), X[bends == 0]
         if n == 0 or n_bent < _HOPELESS * n:
             return n_bent / max(n, 1), n, wrong
