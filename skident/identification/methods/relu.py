@@ -71,6 +71,7 @@ _FAINT = (
     "the logits are explained only up to {:.0f} standard deviations of their rounding: units too small to be detected "
     "are missing"
 )
+_ONE_LAYER = "critical points with their normals show units of one layer only."
 _HIDDEN_CLIP = (
     "units are clipped (ReLU6, hard tanh) in a network with more than one hidden layer, which is not identified; one "
     "hidden layer is."
@@ -264,16 +265,21 @@ def _from_critical_points(problem, probe):
     found = None
     for _ in range(_CRITICAL_SETS):
         try:
-            with problem.log.stage("layers (critical points of all layers)", problem.oracle, None, "units") as entry:
-                start = find_layers(probe, problem.rng, entry["progress"])
-            if start is None:
-                break
-            found = _better(found, lambda start=start: _by_facets(problem, probe, start=start))
+            found = _better(found, lambda: _completed_layers(problem, probe))
         except NotIdentified:
             continue
         if found.wrong_share == 0:
             break
     return found
+
+
+def _completed_layers(problem, probe):
+    """The `DeepNetwork` that starts from the layers of a new set of critical points."""
+    with problem.log.stage("layers (critical points of all layers)", problem.oracle, None, "units") as entry:
+        start = find_layers(probe, problem.rng, entry["progress"])
+        if start is None:
+            raise NotIdentified("activation boundaries", "unexplained", _ONE_LAYER)
+    return _by_facets(problem, probe, start=start)
 
 
 def _better(found, search):

@@ -24,6 +24,7 @@ _MORE_LINES = 2  # at random
 _MORE_SEARCHES = 2  # of units of a layer, if some seem to be missing
 _ROUNDS = 3  # of further lines, and of all layers (budget: 5 to 10 s each)
 _ERROR_ROUNDS = 5  # of lines where outputs are wrong (budget: 5 s and 6,000 queries each)
+_MOST_QUERIES = 130_000  # after which there are no further rounds (budget)
 _PATIENCE = 2  # rounds without progress that end the search
 _MOST_LAYERS = 10  # hidden ones (budget)
 _FEWEST_LAYERS = 2  # that are worth a start: others may not be ReLU units
@@ -73,6 +74,7 @@ class _ManyLayers:
         self.errors = ErrorLines(probe, rng, options)
         self.units = {}  # of the last round, by the number of layers before
         self.prefixes, self.searched, self.linear = [], {}, {}
+        self.n_before = probe.oracle.n_queries
 
     def run(self):
         """`RecoveredLayer`s: all of them if they explain most outputs; else without the last behind linear units."""
@@ -89,7 +91,8 @@ class _ManyLayers:
                 share, explained = self.errors.right_share(layers), True
             before, best = best, max((share, layers), best, key=_progress)
             idle = 0 if _progress(best) > _progress(before) else idle + 1
-            if share == 1.0 or not layers or idle == _PATIENCE:
+            spent = self.probe.oracle.n_queries - self.n_before > _MOST_QUERIES
+            if share == 1.0 or not layers or idle == _PATIENCE or spent:
                 break
             if checked:
                 self.critical.extend_along(self.errors.lines(), self.prefixes[-1])

@@ -224,8 +224,8 @@ def linear_direction(critical, H, A, index, units, free=None):
 
     In the features (|z|, h, 1) of a layer's units z that change their sign on a cluster, and of the outputs h before,
     a cluster has coefficients (a, c, d) with ``c = sum_k s_k a_k w_k + e v + sum_j g_j w_j``, with the units j that do
-    not change their sign there, under the right signs s. Unknown are those of c at inputs that are inactive on a cluster,
-    and at those with unknown weights, `free` (m, q).
+    not change their sign there, under the right signs s. Unknown are entries of c at inputs that are inactive on a
+    cluster, and at those with unknown weights, `free` (m, q).
     """
     C, b, linear = units
     K, free = len(b), np.zeros((len(C), 0)) if free is None else free

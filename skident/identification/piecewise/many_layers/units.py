@@ -40,6 +40,7 @@ _INDEPENDENT = 1e-8  # singular value over the largest of gradients that are ind
 _SAME_NORMAL = 1e-5  # difference of normals that are the same
 _SAME_COSINE = 1.0 - 1e-10  # of the known weights of two units that are one
 _LEAST_SHARED = 1e-3  # norm of weights that two parts of a unit share, over that of all
+_MOST_FRUITLESS = 6  # attempts to complete units that gave no weight (budget: 500 queries per weight)
 _FURTHER = 80  # lines of these
 _FURTHER_AIMED = 40  # where units change their signs that hardly do so elsewhere
 _TESTED = 40  # predicted points on further lines, where outputs are queried
@@ -88,7 +89,7 @@ class LayerSearch:
         self.further_certain = prefix.certain(self.further.grid_points)
         self.scale = np.sqrt(1.0 + np.median(np.sum(self.H**2, axis=1)))
         self.accepted = _ACCEPTED_BESIDE_LINEAR if any(prefix.linear) else _ACCEPTED
-        self.units, self.unresolved, self.n_before = [], [], 0
+        self.units, self.unresolved, self.n_before, self.n_fruitless = [], [], 0, 0
 
     def usable(self):
         """Critical points that may be units of this layer."""
@@ -200,8 +201,11 @@ class LayerSearch:
         unit = self.tested(Unit(w * mask, b, mask.copy(), members, aimed), before)
         complete = unit is None or unit.mask.all() or not self.prefix.weights  # all inputs of the first layer vary
         complete |= before is not None and before.kept is not None
-        if not complete and self._is_worth_completing(unit, replaced) and complete_unit(self, unit):
-            unit = self.tested(unit)
+        if not complete and self._is_worth_completing(unit, replaced):
+            if complete_unit(self, unit):
+                unit = self.tested(unit)
+            else:
+                self.n_fruitless += 1
         if unit is None:
             return False
         if replaced is not None:
@@ -227,7 +231,12 @@ class LayerSearch:
     def _is_worth_completing(self, unit, replaced):
         """Whether a unit, or what it replaces, seems to be one of this layer that is not complete yet."""
         new = replaced is not None or self._explains_new_points(unit)
-        return new and unit.share >= self.accepted and unit.n_tested >= _FEWER_TESTED
+        return (
+            new
+            and self.n_fruitless < _MOST_FRUITLESS
+            and unit.share >= self.accepted
+            and unit.n_tested >= _FEWER_TESTED
+        )
 
     def _is_new_unit(self, unit):
         """Whether outputs confirm a unit, and no other one explains its critical points."""
