@@ -12,11 +12,13 @@ from skident.identification.piecewise.many_layers.aimed_lines import aimed_lines
 from skident.identification.piecewise.many_layers.consensus import clusters_of_jumps, grown, null_vectors, partial_units
 from skident.identification.piecewise.many_layers.critical_set import CriticalSet, lines_between, straight_lines
 from skident.identification.piecewise.many_layers.known_prefix import KnownPrefix
+from skident.identification.piecewise.many_layers.error_lines import ErrorLines
+from skident.identification.piecewise.many_layers.handover import RecoveredLayer
 from skident.identification.piecewise.many_layers.network import find_layers
 from skident.identification.piecewise.many_layers.signs import layer_signs, linear_direction
 from skident.identification.piecewise.many_layers.spans import Spans
 from skident.identification.piecewise.many_layers.unit_fit import fitted_unit, with_weights_at
-from skident.identification.piecewise.many_layers.units import LayerSearch
+from skident.identification.piecewise.many_layers.units import LayerSearch, Unit
 from skident.identification.piecewise.several_outputs.shared_jacobians import Space
 
 SHAPE = (10, 8, 7, 6, 4)
@@ -130,6 +132,9 @@ def test_normals_contradict_wrong_signs_and_missing_units(seed):
     flipped = np.where(np.eye(8, dtype=bool), -1.0, 1.0)
     wrong, able = spans.violations(np.vstack([np.ones(8), flipped]))
     assert wrong[0] == 0 and able[0] > 0 and np.all(wrong[1:] > 0)
+    unsure = np.ones((len(index), 8), dtype=bool)
+    unsure = Spans.of(critical, H, A, index, (W, b, linear), rng, unsure).violations(flipped)[0]
+    assert unsure.sum() < 0.1 * wrong.sum()  # those of points with no active unit
     fewer = Spans.of(critical, H, A, index, (W[:, 1:], b[1:], linear), rng)
     assert fewer.violations(np.ones((1, 7)))[0][0] > 0
     assert Spans.of(critical, H, A, index, (W[:, 1:], b[1:], W[:, :1]), rng).violations(np.ones((1, 7)))[0][0] == 0
@@ -288,6 +293,54 @@ def test_linear_units_become_relu_units_that_are_active():
         H = np.maximum(H @ weights + bias, 0.0)
     assert np.allclose(H, prefix.outputs(X)) and not lift.any()
     assert np.all(X @ layers[0][0][:, 3:] + layers[0][1][3:] > 0.0)
+
+
+def test_linear_units_that_pass_on_an_output_have_its_pre_activations():
+    rng = np.random.RandomState(0)
+    W, V = rng.standard_normal((4, 3)), rng.standard_normal((3, 2))
+    prefix = KnownPrefix(4).extended(W, np.ones(3), np.ones(W.shape, dtype=bool), np.zeros((4, 0)))
+    before, passed = prefix.pre_activations, np.eye(3)[:, [1]]
+    prefix = prefix.extended(V, np.ones(2), np.ones(V.shape, dtype=bool), passed)
+    X = rng.standard_normal((50, 4))
+    for found, one in zip(prefix.pre_activations(X), before(X), strict=True):
+        assert np.array_equal(found[:, 2], one[:, 1]) and found.shape[1] == 3
+    assert np.allclose(prefix.pre_activations(X)[0][:, :2], np.maximum(before(X)[0], 0.0) @ V + 1.0)
+
+
+def recovered_layers(network, units):
+    """`RecoveredLayer`s of a network, the last one with some of its units only."""
+    found, last = [], len(network.weights) - 2
+    for k, (W, b) in enumerate(zip(network.weights[:-1], network.biases[:-1], strict=True)):
+        chosen = units if k == last else range(len(b))
+        known = np.ones(len(W), dtype=bool)
+        one = [Unit(W[:, j], b[j], known, np.zeros(0, dtype=int), np.zeros((0, network.n_inputs))) for j in chosen]
+        found.append(RecoveredLayer(prefix_of(network, k), one, W[:, chosen], b[chosen], np.zeros((len(W), 0))))
+    return found
+
+
+def test_lines_follow_where_a_missing_unit_makes_outputs_wrong(planted):
+    net = planted(SHAPE, 0)
+    network, probe = net.network, net.probe()
+    options = {"n_rounds": 24, "floor": lambda r: 1e-3 * np.median(r) + 1e-12, "explained": 1e-7 / probe.resolution}
+    errors = ErrorLines(probe, np.random.RandomState(0), options)
+    assert errors.right_share(recovered_layers(network, np.arange(6))) == 1.0 and errors.beside(100) is None
+    prefix, (w, b) = prefix_of(network, 2), (network.weights[2], network.biases[2])
+    shares = (prefix.outputs(errors.samples.X) @ w + b > 0.0).mean(axis=0)
+    rarer = np.minimum(shares, 1.0 - shares)
+    rarest = int(np.argmin(np.where(rarer > 0.02, rarer, 1.0)))
+    share = errors.right_share(recovered_layers(network, np.delete(np.arange(6), rarest)))
+    assert 0.5 < share < 1.0
+    lines, beside = errors.lines(), errors.beside(100)
+    one, other = (np.sign(prefix.outputs(X) @ w[:, rarest] + b[rarest]) for X in errors.pairs)
+    assert len(lines) > 6 and len(beside) > len(lines) and np.mean(one != other) > 0.5
+
+
+def test_units_that_linear_ones_stand_for_follow_from_one_critical_point():
+    network = random_network(SHAPE, 0)
+    critical = critical_set(network, 0, 25)
+    search = LayerSearch(critical, prefix_of(network, 1))
+    search.from_linear(network.weights[1][:, :1])
+    assert len(search.units) == 1 and cosine(search.units[0].w, network.weights[1][:, 0]) > 1.0 - 1e-9
 
 
 def test_the_layers_start_the_search_that_follows_facets(planted):
