@@ -11,9 +11,9 @@ from skident.identification.piecewise.deep.network import find_deep_relu_network
 from skident.identification.piecewise.many_layers.aimed_lines import aimed_lines
 from skident.identification.piecewise.many_layers.consensus import clusters_of_jumps, grown, null_vectors, partial_units
 from skident.identification.piecewise.many_layers.critical_set import CriticalSet, lines_between, straight_lines
-from skident.identification.piecewise.many_layers.known_prefix import KnownPrefix
 from skident.identification.piecewise.many_layers.error_lines import ErrorLines
 from skident.identification.piecewise.many_layers.handover import RecoveredLayer
+from skident.identification.piecewise.many_layers.known_prefix import KnownPrefix
 from skident.identification.piecewise.many_layers.network import find_layers
 from skident.identification.piecewise.many_layers.signs import layer_signs, linear_direction
 from skident.identification.piecewise.many_layers.spans import Spans

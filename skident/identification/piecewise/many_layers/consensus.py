@@ -9,6 +9,7 @@ from skident.linalg import svd
 __all__ = [
     "accurate_vector",
     "clusters_of_jumps",
+    "combinations",
     "gram_matrices",
     "grown",
     "null_vectors",
@@ -19,6 +20,7 @@ __all__ = [
 
 _RANK_TOL = 1e-7  # singular value over the largest of gradients that are independent
 _INSIDE = 1e-5  # relative part of a normal outside of the span of the gradients: rounding of normals
+_INDEPENDENT = 1e-8  # singular value over the largest of gradients that are independent
 _SAME_UNIT = 1e-5  # relative difference of two parts of one unit
 _LEAST_PART = 0.05  # of a unit's weights on which two parts must agree
 _LEAST_SHARED = 1  # weights that two parts must share, beside the bias
@@ -75,6 +77,19 @@ def grown(w, b, active, scale, seed, free):
             c[new], mask = factor[i] * w[i, new], mask | active[i]
             members[i] = True
     return c, bias, mask, members
+
+
+def combinations(A, N, linear):
+    """Whether normals N (n, D) are unique combinations of linear units (m, r), a mask (n,), and their weights (n, m).
+
+    A (n, m, D) are the gradients of the units that linear ones combine.
+    """
+    G = np.einsum("nmd,mr->ndr", A, linear)
+    c = np.einsum("nrd,nd->nr", np.linalg.pinv(G, rcond=_INDEPENDENT), N)
+    known = np.linalg.norm(np.einsum("ndr,nr->nd", G, c) - N, axis=1) < _INSIDE
+    known &= np.linalg.matrix_rank(A, rtol=_INDEPENDENT) > linear.shape[1]
+    W = c @ linear.T
+    return known, W / np.maximum(np.linalg.norm(W, axis=1, keepdims=True), np.finfo(float).tiny)
 
 
 def clusters_of_jumps(U, line, least):

@@ -9,8 +9,9 @@ import numpy as np
 from skident.optim import bisect
 
 from .aimed_lines import aimed_lines
-from .consensus import clusters_of_jumps, grown, null_vectors, partial_units
+from .consensus import clusters_of_jumps, combinations, grown, null_vectors, partial_units
 from .critical_set import straight_lines
+from .deeper_facets import drop_facets
 from .unit_fit import fitted_unit, with_weights_at
 from .unseen import complete_unit
 
@@ -29,15 +30,10 @@ _NEW_SHARE = 0.5  # of a unit's critical points that no other unit explains, at 
 _LEAST_KNOWN = 0.45  # share of weights that is known of a unit, unless it has
 _MANY_MEMBERS = 30  # critical points, or more
 _MOSTLY_KNOWN = 0.7  # share of the weights of a unit that counts with unknown ones
-_TESTED_SIDE = 20  # predicted points on one side of another unit
-_LEAST_ON_SIDE = 4  # of these, fewer than which say nothing
-_SIDE_SHARE = 0.35  # of these that are confirmed on the side where facets of deeper units end, at most
 _FEWER_TESTED = 8  # of a unit of which all weights are known, and all predicted points are right
 _LEAST_TESTED = 20  # predicted points of other units
 FURTHER_GRID = 400  # positions on these, at which units are predicted
 _LEAST_CLUSTER = 4  # critical points of one jump from which a unit is solved for
-_INDEPENDENT = 1e-8  # singular value over the largest of gradients that are independent
-_SAME_NORMAL = 1e-5  # difference of normals that are the same
 _SAME_COSINE = 1.0 - 1e-10  # of the known weights of two units that are one
 _LEAST_SHARED = 1e-3  # norm of weights that two parts of a unit share, over that of all
 _MOST_FRUITLESS = 6  # attempts to complete units that gave no weight (budget: 500 queries per weight)
@@ -118,7 +114,7 @@ class LayerSearch:
             if len(self.units) <= n:
                 break
         self.add_unresolved()
-        self.drop_facets()
+        drop_facets(self)
         return self.units
 
     def start_from(self, units):
@@ -152,13 +148,9 @@ class LayerSearch:
     def from_linear(self, linear):
         """Units whose weights are combinations of linear ones (m, r): one critical point determines them."""
         index = self.usable()
-        G, N = np.einsum("nmd,mr->ndr", self.A[index], linear), self.critical.normals[index]
-        c = np.einsum("nrd,nd->nr", np.linalg.pinv(G, rcond=_INDEPENDENT), N)
-        near = np.linalg.norm(np.einsum("ndr,nr->nd", G, c) - N, axis=1) < _SAME_NORMAL
-        near &= np.linalg.matrix_rank(self.A[index], rtol=_INDEPENDENT) > linear.shape[1]
-        for i, w in zip(index[near], c[near] @ linear.T, strict=True):
+        known, W = combinations(self.A[index], self.critical.normals[index], linear)
+        for i, w in zip(index[known], W[known], strict=True):
             if not self.explained[i]:
-                w = w / np.linalg.norm(w)
                 self.settle(w, -self.H[i] @ w, np.ones(len(w), dtype=bool), np.array([i]))
 
     def from_clusters(self):
@@ -339,30 +331,6 @@ class LayerSearch:
         """Points (n, D) on further lines, of directions (n, D), where a unit is predicted to vanish."""
         i, t = self.predicted(w, b, mask, self.further, self.further_grid, self.further_certain)
         return self.further.at(i, t), self.further.directions[i]
-
-    def drop_facets(self):
-        """Drop facets of deeper units: they end where another unit of the layer changes its sign."""
-        for unit in list(self.units):
-            if unit.share == 1.0 or len(unit.wrong) == 0:
-                continue
-            others = [other for other in self.units if other is not unit]
-            X, V = self.further_points(unit.w, unit.b, unit.mask)
-            sides, bad = (self._sides(P, others) for P in (X, unit.wrong))
-            for k in range(len(others)):
-                side = sides[:, k] == np.sign(bad[:, k].sum())
-                some = self.rng.permutation(np.flatnonzero(side))[:_TESTED_SIDE]
-                if abs(bad[:, k].mean()) < 1.0 or len(some) < _LEAST_ON_SIDE or side.mean() > 0.5:
-                    continue
-                bends = self.critical.bends(X[some], V[some])
-                if np.sum(bends == 1) < _SIDE_SHARE * np.sum(bends >= 0):
-                    self.units.remove(unit)
-                    self.explained[unit.members] = False
-                    break
-
-    def _sides(self, X, units):
-        """Signs (n, k) of units at points X (n, D)."""
-        H = self.prefix.outputs(X)
-        return np.sign([H @ unit.w + unit.b for unit in units]).reshape(len(units), len(X)).T
 
     def merge(self):
         """Join units that agree on the weights that both know."""
