@@ -11,6 +11,7 @@ from skident.identification.piecewise.deep.network import find_deep_relu_network
 from skident.identification.piecewise.many_layers.aimed_lines import aimed_lines
 from skident.identification.piecewise.many_layers.consensus import clusters_of_jumps, grown, null_vectors, partial_units
 from skident.identification.piecewise.many_layers.critical_set import CriticalSet, lines_between, straight_lines
+from skident.identification.piecewise.many_layers.deeper_facets import drop_facets
 from skident.identification.piecewise.many_layers.error_lines import ErrorLines
 from skident.identification.piecewise.many_layers.handover import RecoveredLayer
 from skident.identification.piecewise.many_layers.known_prefix import KnownPrefix
@@ -271,8 +272,13 @@ def test_a_single_unit_of_a_layer_is_found():
     assert [cosine(unit.w, network.weights[1][:, 0]) > 1.0 - 1e-9 for unit in search.units] == [True]
     unit = replace(search.units[0], share=0.9, wrong=critical.points[:3])
     search.units = [unit]
-    search.drop_facets()
+    drop_facets(search)
     assert search.units == [unit]
+
+
+def test_points_that_coincide_give_no_line():
+    X = np.random.RandomState(0).standard_normal((3, 4))
+    assert len(lines_between(X, np.vstack([X[:2], X[:1]]))) == 1
 
 
 def test_a_model_without_boundaries_has_no_layers(planted):

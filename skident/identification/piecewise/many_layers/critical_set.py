@@ -14,6 +14,7 @@ _REACH = 30.0  # half length of lines over sqrt(D)
 _RADII = (0.5, 1.0, 2.0)  # of their origins, in standard deviations of the inputs
 _PAIRS = 100  # first pairs of points on a line: between fewer ones, small bumps of deep units are lost
 _FEWER_PAIRS = 20  # the same of lines between two points
+_SHORTEST = 1e-6  # distance of these, in standard deviations of the inputs
 _BEYOND = 0.8  # half length of these over the distance of the points
 GRID = 800  # positions of a line at which units are predicted
 _KNOWN = 1e-7  # distance from the boundary of a known unit up to which a critical point is its, relative
@@ -73,9 +74,11 @@ def _grid(n_inputs, n):
 
 
 def lines_between(X, Y, n_grid=GRID):
-    """`Lines` through points X and Y (n, D) and some way beyond."""
+    """`Lines` through points X and Y (n, D) and some way beyond; none through points that coincide."""
+    apart = np.linalg.norm(Y - X, axis=1) > _SHORTEST
+    X, Y = X[apart], Y[apart]
     V = Y - X
-    length = np.maximum(np.linalg.norm(V, axis=1), np.finfo(float).tiny)
+    length = np.linalg.norm(V, axis=1)
     grid = _grid(X.shape[1], n_grid)
     return Lines(0.5 * (X + Y), V / length[:, None], _BEYOND * length / grid[-1], grid)
 
