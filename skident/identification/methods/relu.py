@@ -29,8 +29,9 @@ _MAX_UNITS = 1000  # hidden units at most of one layer of unknown width (budget)
 # Reasons of `NotIdentified` for which a network may have more than one hidden layer.
 _MORE_LAYERS = {"layers", "crowded", "bent", "signs", "ambiguous", "undecided", "unexplained", "unresolved"}
 _MOST_INPUTS = 40  # up to which critical points of all layers are measured first (budget: D + 12 queries each)
-_CRITICAL_SETS = 2  # of these, if the network from the first one is wrong at some inputs (budget)
-_COMPLETION_QUERIES = 40_000  # of the search that completes their layers, or three times as many if most are explained
+_CRITICAL_SETS = 2  # of these, if the network from the first one is wrong at several inputs (budget)
+_HARDLY_WRONG = 1e-4  # share of wrong outputs below which other ones are not worth their queries
+_COMPLETION_QUERIES = 30_000  # of the search that completes their layers, or three times as many if most are explained
 _NOT_TRIED = object()  # instead of a network from critical points, before they are measured
 _NEARLY_RIGHT = 0.01  # share of wrong outputs of their network below which other methods are not tried
 _THREE_HIDDEN_LAYERS = 4  # and the output layer: facets alone need fewer queries
@@ -260,7 +261,7 @@ def _by_facets(problem, probe, leaky=False, start=None):
 def _from_critical_points(problem, probe):
     """The `DeepNetwork` that starts from the layers of one set of critical points; None if they explain too little.
 
-    If it is wrong anywhere, other critical points follow, and the better network is returned.
+    If it is wrong at several inputs, other critical points follow, and the better network is returned.
     """
     found = None
     for _ in range(_CRITICAL_SETS):
@@ -268,7 +269,7 @@ def _from_critical_points(problem, probe):
             found = _better(found, lambda: _completed_layers(problem, probe))
         except NotIdentified:
             continue
-        if found.wrong_share == 0:
+        if found.wrong_share < _HARDLY_WRONG:
             break
     return found
 

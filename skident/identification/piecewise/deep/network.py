@@ -161,7 +161,7 @@ class _DeepSearch:
                 break
         self._report_progress()
         n_units = len(self.first.planes)
-        self.last_query += further_queries(self.probe, self.first)
+        self.max_queries += further_queries(self.probe, self.first)
         if n_units == 0:
             raise NotIdentified("activation boundaries", *_no_hyperplane(len(self.first.loose)))
 
