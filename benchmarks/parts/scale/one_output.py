@@ -14,7 +14,7 @@ from skident.identification.piecewise.deep import nearby_points
 WIDTHS = (32, 48, 64, 96, 128)
 FACETS, NEARBY = "facets alone", "nearby critical points first"
 N_NETWORKS = {FACETS: 2, NEARBY: 3}
-LIMIT = 600.0  # max_seconds
+LIMIT = 300.0  # max_seconds
 FIRST, FIRST_QUICK = 700, 970  # seeds, after the first of the range
 
 

@@ -239,7 +239,8 @@ def polish(probe, network, rng, more=None):
     if not noisy and np.all(exact):  # what is wrong lacks units
         return network
     slow = not noisy and network.n_parameters > _MOST_POLISHED
-    if slow and (np.mean(good) < _NEARLY_ALL or np.mean(exact) > _MOSTLY):  # units are missing
+    right = error < np.maximum(_WRONG / probe.resolution, _WRONG_ERRORS * tol)
+    if slow and (np.mean(good) < _NEARLY_ALL or np.mean(right) > _MOSTLY):  # units are missing, or nothing is
         return network
     if good.sum() * network.n_outputs < _FEWEST_OUTPUTS * network.n_parameters:
         return network
