@@ -79,8 +79,8 @@ def find_deep_relu_network(
     show, also between and beyond `inputs` (n, D). Raises `NotIdentified` if no network explains most of the outputs
     ("linear" without boundaries, else "unexplained"), and `OutOfBudgetError` if the budget ends before. A search that
     explains nothing ends after `max_queries`, by default ``400_000 + 10_000 D``, and more behind a wide layer. It can
-    `start` from hyperplanes (K, D + 1) of the first layer, a dictionary of `LayerUnits` by depth, and `OutputSamples` or
-    None.
+    `start` from hyperplanes (K, D + 1) of the first layer, a dictionary of `LayerUnits` by depth, and `OutputSamples`
+    or None.
     """
     if max_queries is None:
         max_queries = _MAX_QUERIES + _MAX_QUERIES_PER_INPUT * probe.n_inputs
