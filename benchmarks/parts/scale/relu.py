@@ -32,8 +32,8 @@ DEEP = [
     Row((16, 16, 16, 16, 16, 16, 4), right=7, queries=200_000, seconds=60.0),
     Row((8, 8, 8, 8, 8, 8, 8, 8, 8, 4), right=7, queries=200_000, seconds=60.0),
 ]
-CURVE = [Row((8, *(8,) * depth, 4), trials=3) for depth in range(3, 9)]
-CURVE += [Row((16, *(16,) * depth, 4), trials=3) for depth in range(2, 6)]
+CURVE = [Row((8, *(8,) * depth, 4), right=3, trials=3) for depth in range(3, 9)]
+CURVE += [Row((16, *(16,) * depth, 4), right=3, trials=3) for depth in range(2, 6)]
 ONE_OUTPUT = [
     Row((64, 64, 32, 1), right=8),
     Row((30, 128, 128, 1), right=5, trials=5),
