@@ -7,7 +7,7 @@ import multiprocessing
 import numpy as np
 
 from common import format_table
-from parts.scale.networks import SEEDS, SEEDS_PER_ROW, Row, trial
+from parts.scale.networks import FALSE_ERROR, SEEDS, SEEDS_PER_ROW, Row, trial
 from registry import part
 from skident.identification.piecewise.deep import nearby_points
 
@@ -61,7 +61,7 @@ def _cells(row):
         f"{31 * n + (n + 1) * n + n + 1:,}",
         row["method"],
         f"{sum(t['exact'] for t in found)} of {len(trials)}",
-        sum(t["exact"] and t["error"] > 1e-6 for t in found),
+        sum(t["exact"] and t["error"] > FALSE_ERROR for t in found),
         max((t["error"] for t in found), default=None),
         f"{int(np.median([t['queries'] for t in found])):,}" if found else "-",
         f"{max(t['seconds'] for t in trials):.3g}",

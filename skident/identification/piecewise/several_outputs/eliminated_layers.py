@@ -24,8 +24,8 @@ _TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 def solved_by_elimination(step, J):
     """Weights after a least-squares step of `Linearized` towards Jacobians J (G, m_L, k); the first layer is narrow.
 
-    In coordinates of the first layer, column i of the Jacobians' change has unknowns of unit i only, its 2 m_1 or so
-    weights, beside those of the output layer. The former are eliminated: of a few units, to solve for the output
+    In coordinates of the first layer, column i of the Jacobians' change has ``m_1 + m_2`` unknowns of unit i
+    only, beside the weights of the output layer. The former are eliminated: of a few units, to solve for the output
     layer, whose system is dense; then of all, one after the other. About ``G m_L m_1 m_2 (m_1 + m_2)`` operations, and
     ``(m_2 m_L)^2`` numbers of memory.
     """
@@ -70,7 +70,8 @@ class _Layers:
         m2, mL = step.W3.shape
         A = step.A.reshape(-1, m2)
         gram = A.T @ A
-        self.step, self.L, A = step, inverse_factor(gram), A @ inverse_factor(gram)
+        self.step, self.L = step, inverse_factor(gram)
+        A = A @ self.L
         self.equations = _Equations(A, Q, A.T @ A, Q.T @ A)
         self.on = step.on1[:, 0] > 0.0  # (G, m_1)
         self.rows = np.repeat(self.on, mL, axis=0)
