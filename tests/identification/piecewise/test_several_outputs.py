@@ -5,18 +5,21 @@ import pytest
 
 from skident import NetworkIdentifier, config_context
 from skident.datasets import make_network
+from skident.identification.piecewise.several_outputs import network as several_outputs
 from skident.identification.piecewise.several_outputs.eliminated_layers import solved_by_elimination
 from skident.identification.piecewise.several_outputs.first_layer import points_off_boundaries
 from skident.identification.piecewise.several_outputs.input_span import InputSpan, SpanSearch
 from skident.identification.piecewise.several_outputs.jacobian_polish import Linearized, polished_on_jacobians
 from skident.identification.piecewise.several_outputs.lines_across import line_across_missing
 from skident.identification.piecewise.several_outputs.network import find_network
+from skident.identification.piecewise.several_outputs.orthant import SecondLayer
 from skident.identification.piecewise.several_outputs.planes import PlaneSearch
 from skident.identification.piecewise.several_outputs.rare_units import rare_units
 from skident.identification.piecewise.several_outputs.roomy_points import active_units, roomy_points
 from skident.identification.piecewise.several_outputs.second_layer_signs import determined, second_layer_signs
 from skident.identification.piecewise.several_outputs.shared_jacobians import Space, good, normals_on_line, scanned
 from skident.identification.piecewise.several_outputs.unseen_weights import UnseenWeights
+from skident.identification.piecewise.several_outputs.wide_layers import WideLayers
 from skident.optim import bisect
 from skident.oracle import NotIdentified
 
@@ -66,6 +69,44 @@ def test_hyperplanes_are_confirmed_by_a_second_line():
     true = network.weights[0] / np.linalg.norm(network.weights[0], axis=0)
     cosines = np.abs(search.normals @ true).max(axis=1)
     assert len(search) >= 7 and np.all(cosines > 1.0 - 1e-10)
+
+
+@pytest.mark.parametrize(("same_jumps", "residual", "n"), [(True, 3e-6, 1), (False, 3e-6, 0), (True, 1e-3, 0)])
+def test_jumps_confirm_less_accurate_normals_of_the_last_layer(same_jumps, residual, n):
+    """Normals of a weak unit are less accurate; it is taken if another line has its jump where it is predicted."""
+    network, rng = planted((12, 10, 8, 4), 0), np.random.RandomState(0)
+    space, line = line_of(network, rng)
+    normals_on_line(space, line, rng)
+    one = line.only([np.flatnonzero(good(line))[0]])
+    one.residuals[:] = residual
+    search = PlaneSearch(np.sqrt(12), same_jumps, 12, 4)
+    search.add_candidates(one, np.full(1, -1))
+    assert len(search.candidates) == n
+    if n:
+        search.confirm(line)
+        assert len(search) == 1
+
+
+def test_a_line_far_out_shows_no_more_boundaries_than_there_are():
+    """Outputs have larger errors there, which are not taken for boundaries."""
+    network, rng = planted((16, 12, 10, 5), 0), np.random.RandomState(0)
+    n_queries, W = [0], network.weights[0]
+
+    def query(X):
+        n_queries[0] += len(X)
+        return network(X)
+
+    sizes = np.linalg.norm(W, axis=0)
+    second = SecondLayer(Space(query, 16, np.full(5, ERROR), 4.0), W / sizes, network.biases[0] / sizes, [], rng)
+    for _ in range(3):
+        second._scan(aim=False)
+    lengths = []
+    for distance in (1.0, 1e3, 1e6):
+        second.aim_through(distance * rng.standard_normal((1, 16)))
+        before = n_queries[0]
+        second._scan(aim=False)
+        lengths.append(n_queries[0] - before)
+    assert max(lengths) < 12 * 10 + 10 * (12 + 12)  # 12 per boundary, and a Jacobian for each at most
 
 
 @pytest.mark.parametrize("shape", [(12, 10, 8, 4), (20, 12, 12, 5), (30, 16, 10, 3)])
@@ -263,6 +304,45 @@ def test_rate_of_networks_whose_first_layer_is_wider_than_the_input(shape, least
         assert error < 1e-6  # a network is returned only if it explains further outputs
         n_found += found.layer_widths == network.layer_widths
     assert n_found >= least
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_further_lines_complete_a_wide_first_layer(seed):
+    """A first layer with a unit less, which the first lines have missed, is replaced."""
+    network, rng = planted((6, 9, 5, 4), seed), np.random.RandomState(seed)
+    layers = WideLayers(Space(network, 6, np.full(4, ERROR), np.sqrt(6)), [], rng)
+    for _ in range(12):
+        layers.extend()
+        try:
+            layers._find_first()
+        except NotIdentified:
+            continue
+        if layers.first[0].shape[1] == 9:
+            break
+    W, b = layers.first
+    layers.first, layers.n_done = (W[:, 1:], b[1:]), min(layers.n_done, 12)
+    layers._find_first()
+    assert layers.first[0].shape == (6, 9)
+    cosines = (layers.first[0].T / np.linalg.norm(layers.first[0], axis=0)[:, None]) @ network.weights[0]
+    assert np.all((cosines / np.linalg.norm(network.weights[0], axis=0)).max(axis=0) > 1.0 - 1e-8)
+
+
+def test_few_outputs_that_a_fit_leaves_show_a_missing_unit(monkeypatch):
+    """A unit that is active at few inputs is not fitted by the others: the inputs are returned."""
+    monkeypatch.setattr(several_outputs, "_MAX_POLISHED", 0)
+    network = planted((16, 12, 8, 5), 0)
+    weights = [*network.weights[:2], network.weights[2].copy()]
+    biases = [network.biases[0], network.biases[1].copy(), network.biases[2]]
+    weights[2][0] *= 1e-6
+    biases[1][0] = -6.0
+    network = network.with_parameters(weights, biases)
+    (W, V, U), (b, c, d) = network.weights, biases
+    less = network.with_parameters([W, V[:, 1:], U[1:]], [b, c[1:], d])
+    space, rng = Space(network, 16, np.full(5, ERROR), 4.0), np.random.RandomState(0)
+    found, missed = several_outputs._fitted_again(space, less, [], rng, 30_000)
+    assert found.layer_widths == less.layer_widths and 0 < len(missed) <= 30
+    assert np.all(np.maximum(missed @ W + b, 0.0) @ V[:, 0] + c[0] > 0.0)
+    assert len(several_outputs._fitted_again(space, network, [], rng, 30_000)[1]) == 0
 
 
 def test_units_of_a_wide_first_layer_whose_weights_no_random_line_shows():

@@ -44,6 +44,7 @@ _FITTED_WELL_LARGE = 3e-8  # the same of networks with many parameters, whose fi
 _MANY = 300_000  # parameters from which a fit to Jacobians takes 20 s
 _MAX_FITS_LARGE = 2  # of these (budget)
 _MISSED = 12  # points that are not explained, at which Jacobians are measured (budget)
+_MISSED_SHARE = 0.1  # of these points, up to which a missing unit is the cause
 _EXACT_ERROR = 1e-9  # of these, above which another fit follows
 _FITTED_ERROR = 1e-3  # of these, up to which a fit may remove them
 _RCOND = 1e-12  # of the output layer's least squares: rounding
@@ -145,11 +146,10 @@ def _wide(space, lines, rng, callback, max_polished):
             callback(sum(network.layer_widths[:-1]))
         missed = _unexplained(space, network, rng, tol=_FITTED_ERROR)
         if len(missed) == 0:
-            network, n_fitted = (
-                _fitted_again(space, network, layers.jacobians, rng, max_polished),
-                layers.n_done + _LINES_PER_FIT,
-            )
-            missed = _unexplained(space, network, rng, _MORE_CHECKS, near=layers.open_points)
+            network, missed = _fitted_again(space, network, layers.jacobians, rng, max_polished)
+            n_fitted = layers.n_done + _LINES_PER_FIT
+            if len(missed) == 0:
+                missed = _unexplained(space, network, rng, _MORE_CHECKS, near=layers.open_points)
             if len(missed) == 0:
                 return network
         failure = NotIdentified(
@@ -235,17 +235,24 @@ def _fitted_to_outputs(space, network, rng, max_polished):
 
 
 def _fitted_again(space, network, jacobians, rng, max_polished):
-    """The network after fits until further outputs are explained: some of its weights have errors of 1e-4."""
+    """The network after fits until further outputs are explained, and points (n, D) that show a missing unit.
+
+    Some weights have errors of 1e-4 before. Where most outputs are explained after fits to Jacobians, and few are not,
+    weights are not the cause.
+    """
     network, exact = _fitted_to_jacobians(space, network, jacobians, rng, _EXACT_ERROR)
     if network.n_parameters <= _MAX_POLISHED:
-        return _fitted_to_outputs(space, network, rng, max_polished)
+        return _fitted_to_outputs(space, network, rng, max_polished), ()
     if exact or len(_unexplained(space, network, rng)):  # or a unit is missing
-        return network
+        return network, ()
+    missed = _unexplained(space, network, rng, tol=_EXACT_ERROR)
+    if len(missed) <= _MISSED_SHARE * _CHECKS * len(_CHECKED_RADII):
+        return network, missed
     for _ in range(_MAX_FITS):
         network = _fitted_to_outputs(space, network, rng, max_polished)
         if network.n_parameters > max_polished or len(_unexplained(space, network, rng, tol=_EXACT_ERROR)) == 0:
             break
-    return network
+    return network, ()
 
 
 def _points_for_rare_units(network, X, rng):

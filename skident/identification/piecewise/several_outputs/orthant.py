@@ -19,8 +19,11 @@ _MAX_SECOND_LINES = 40  # in the positive orthant
 _LAST_LINES = 6  # lines in a row without a new unit, after which the second layer is complete
 _MOST_BOUNDARIES = 10  # on a line, per unit of the first layer (budget)
 _MORE_BOUNDARIES = 1000  # beside these (budget)
+_PER_UNIT = 2  # the same per unit of the second layer, once several lines have shown most units (budget)
+_BESIDE_UNITS = 100  # beside these (budget)
 _ACCURATE = 1e-8  # bound of the error of a normal of the second layer up to which it is not measured again
 _ACCURATE_LINES = 3  # on which these are measured again (budget: m_1 + 12 queries per Jacobian)
+_INACCURATE = 1e-3  # the same on all further lines: normals of weak units
 _MAX_HALVINGS = 12  # of the distance of a point, until its outputs are not lost
 # Shares of the units that are large at an end of a line: at few large ones, each unit of the second layer is active or
 # not by their weights alone, also one that is nearly always inactive.
@@ -118,9 +121,10 @@ class SecondLayer:
         else:
             ends = self._random_ends()
         ends = [self._within_reach(end) for end in ends]
+        options = {"length_scale": 1.0, "max_boundaries": self._most_boundaries()}
+        space = self.space.seen_from(max(ends, key=np.linalg.norm))
         try:
-            options = {"length_scale": 1.0, "max_boundaries": _MOST_BOUNDARIES * self.m + _MORE_BOUNDARIES}
-            line = scanned(self.space, ends[0], ends[1] - ends[0], 0.0, 1.0, self.rng, **options)
+            line = scanned(space, ends[0], ends[1] - ends[0], 0.0, 1.0, self.rng, **options)
         except NotIdentified:  # a boundary of the first layer is next to one end, or outputs are lost
             return True
         search, n_units = self.search, len(self.search)
@@ -128,13 +132,19 @@ class SecondLayer:
         which = search.explained(line)
         search.insert_known(line, which)
         self.n_lines += 1
-        again = search.forget_inaccurate(line, which, _ACCURATE if self.n_lines <= _ACCURATE_LINES else np.inf)
+        again = search.forget_inaccurate(line, which, _ACCURATE if self.n_lines <= _ACCURATE_LINES else _INACCURATE)
         if np.any(which < 0) or len(again):
             measure_again(self.space, search, line, which, again, self.rng)
             search.add_candidates(line, which)
             self.jacobians += [J for J in line.jacobians if J.confirmed]
         aimed = self.seen or self.targets or self.crossed
         return len(search) > n_units or bool(aimed) or self.n_lines < _ACCURATE_LINES
+
+    def _most_boundaries(self):
+        """Boundaries on a line, beyond which errors of the outputs are taken for boundaries (budget)."""
+        if self.n_lines < _ACCURATE_LINES:
+            return _MOST_BOUNDARIES * self.m + _MORE_BOUNDARIES
+        return _PER_UNIT * (len(self.search) + len(self.search.candidates)) + _BESIDE_UNITS
 
     def _random_ends(self):
         """Two points of the positive orthant whose entries differ widely."""

@@ -18,6 +18,7 @@ _LEAST_TOL = 1e-9  # of predicted positions: rounding
 _TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 _SAME_JUMP = 1e-5  # one minus the cosine of the jumps of one unit of the last hidden layer
 _EQUAL_JUMP = 1e-8  # the same for jumps of one unit with the same deeper units active: their errors are 1e-6 at most
+_CONFIRMED_BY_JUMPS = 1e-5  # residual of a normal that another line confirms with the jump: those of weak units
 _SAME_NORMAL = 1e-4  # one minus the cosine of the normals of one hyperplane
 
 
@@ -120,7 +121,8 @@ class PlaneSearch:
     def add_candidates(self, line, which):
         """Candidates from the reliable normals of critical points that no hyperplane explains."""
         points, units = line.points, line.units
-        for i in np.flatnonzero((which < 0) & good(line)):
+        reliable = good(line, _CONFIRMED_BY_JUMPS) if self.same_jumps else good(line)
+        for i in np.flatnonzero((which < 0) & reliable):
             size = np.linalg.norm(line.normals[i])
             normal = line.normals[i] / size
             self.candidates.append((normal, -normal @ points[i], self._error(line, i), units[i].copy(), size))

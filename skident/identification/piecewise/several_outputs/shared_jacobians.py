@@ -290,6 +290,6 @@ def _differences(space, points, moves, F0):
     return F.reshape(n, q, F0.shape[1]) - F0[:, None]
 
 
-def good(line):
+def good(line, max_residual=_MAX_RESIDUAL):
     """Which critical points of a line have a reliable normal."""
-    return (line.residuals < _MAX_RESIDUAL) & (line.errors < 0.1 * np.sqrt(_MAX_RESIDUAL))
+    return (line.residuals < max_residual) & (line.errors < 0.1 * np.sqrt(max_residual))

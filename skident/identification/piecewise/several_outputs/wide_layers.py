@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from skident.linalg import svd
 from skident.oracle import NotIdentified
 
 from .first_layer import random_line
@@ -12,6 +11,14 @@ from .lines_across import line_across_missing
 from .rare_units import rare_units
 from .second_layer_signs import determined, second_layer_signs
 from .shared_jacobians import STAGE, good, normals_on_line
+from .unit_equations import (
+    SPARE_EQUATIONS,
+    SecondLayerUnit,
+    determined_weights,
+    null_vector,
+    rows_by_outputs,
+    rows_by_sizes,
+)
 from .unseen_weights import UnseenWeights
 
 __all__ = ["WideLayers"]
@@ -21,6 +28,7 @@ _SHORT = 1.0  # half length of a line near a critical point, the same
 _TURN = 0.5  # random part of a line's direction beside the gradient
 _SIGN_LINES = 12  # after which there is no second layer if not one of its units is determined
 _MOST_LINES = 60  # (budget)
+_FIRST_FROM_LINES = 12  # that may show units of the first layer which the first lines have missed (budget)
 _POSITION_TOL = 1e-6  # distance of a critical point from a predicted one, in units of the line: chance is 1e-3 per line
 _EQUAL_JUMP = 1e-8  # one minus the cosine of jumps of one unit with the same deeper units active: errors are 1e-6
 _SAME_DIRECTION = 1e-7  # one minus the cosine of jumps of one unit of the second layer, also next to other boundaries
@@ -29,12 +37,8 @@ _SAME_OFFSET = 1e-2  # difference of the offsets of one hyperplane, over the uni
 _LEAST_HITS = 2  # further lines that a hyperplane of the first layer meets where it is predicted
 _HIT_SHARE = 0.6  # of the lines, besides: facets of deeper units meet few, other critical points hide one
 _LEAST_POINTS = 3  # critical points of a unit of the second layer, unless its normals determine more than its weights
-_SPARE_EQUATIONS = 3  # beyond the weights then: a critical point of errors leaves a residual
 _FEW_UNSEEN = 10  # weights of a unit that short lines measure: further long lines determine more at once
 _HINTED_LINES = 8  # before which critical points that no unit explains are taken for units
-_NULL = 1e-6  # smallest singular value of a unit's equations, over the largest: errors of normals
-_GAP = 1e2  # ratio of the next one and that, if the equations determine the unit
-_DETERMINED = 1e-5  # least next one, over the largest
 _WEAK = 1e-6  # singular value over the largest, below which equations leave weights as they are
 _OVERDETERMINED = 2.0  # equations per sign of the first layer
 _SIGN_STEPS = 8  # of reweighted least squares
@@ -42,7 +46,6 @@ _INLIER = 1e-7  # relative residual of the signs' equations beyond which they co
 _SAMPLES_PER_UNIT = 8  # of the second layer, at which outputs show its signs
 _MORE_SAMPLES = 40  # beside these
 _RADII = (0.5, 1.0, 2.0, 3.0)  # standard deviations of these
-_TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 
 
 class WideLayers:
@@ -135,11 +138,8 @@ class WideLayers:
 
         Raises `NotIdentified` while lines are too few.
         """
-        if self.first is None:
-            normals, offsets = self._hyperplanes()
-            units = [unit for unit in self._units(normals, offsets) if len(unit.points) >= _LEAST_POINTS]
-            signs = _signs(normals, offsets, units)
-            self.first = (normals * signs[:, None]).T, offsets * signs
+        if self.first is None or self.n_done <= _FIRST_FROM_LINES:
+            self._find_first()
         W, b = self.first
         solved, hints = self._second_layer()
         for unit, v, unseen in solved:
@@ -161,15 +161,24 @@ class WideLayers:
         U = np.array([unit.size(W, b, v[:-1]) * unit.direction for v, unit in self.determined])
         return W, b, self._with_signs(W, b, V[:-1], V[-1], U)
 
+    def _find_first(self):
+        """Determine the first layer, or replace it if further lines show more of its units."""
+        normals, offsets = self._hyperplanes()
+        if self.first is not None and len(offsets) <= len(self.first[1]):
+            return
+        units = [unit for unit in self._units(normals, offsets) if len(unit.points) >= _LEAST_POINTS]
+        signs = _signs(normals, offsets, units)
+        self.first, self.completed = ((normals * signs[:, None]).T, offsets * signs), []
+
     def _second_layer(self):
         """Units of the second layer, their weights, and which are unknown; and units with too few critical points."""
         W, b = self.first
         solved, few = [], []
         for unit in self._units(W.T, b):
-            v, unseen, spare = _weights(W, b, unit)
+            v, unseen, spare = determined_weights(W, b, unit)
             if v is None or unseen.any():
                 v, unseen = self._completed(unit, v, unseen)
-            if len(unit.points) >= _LEAST_POINTS or (v is not None and spare >= _SPARE_EQUATIONS):
+            if len(unit.points) >= _LEAST_POINTS or (v is not None and spare >= SPARE_EQUATIONS):
                 solved.append((unit, v, unseen))
             else:
                 few.append(unit)
@@ -180,7 +189,7 @@ class WideLayers:
         known = [w for direction, w in self.completed if direction @ unit.direction > 1.0 - _SAME_DIRECTION]
         if not known:
             return v, unseen
-        rows = _rows_by_outputs(*self.first, unit)
+        rows = rows_by_outputs(*self.first, unit)
         v = known[-1] - np.linalg.lstsq(rows, rows @ known[-1], rcond=_WEAK)[0]
         return v / np.linalg.norm(v), np.zeros(len(v), dtype=bool)
 
@@ -211,6 +220,8 @@ class WideLayers:
             near = np.abs(offsets[kept] - np.sign(cosines) * offsets[i]) < _SAME_OFFSET * self.space.unit
             if not np.any(near & (np.abs(cosines) > 1.0 - _SAME_NORMAL)):
                 kept.append(i)
+        if not kept:
+            raise NotIdentified(STAGE, "layers", "no hyperplane of a first layer was confirmed.")
         return N[kept], offsets[kept]
 
     def _nearest(self, line, normals, offsets):
@@ -237,7 +248,7 @@ class WideLayers:
             return np.nan_to_num(-(offsets + normals @ line.origin) / (normals @ line.direction))
 
     def _units(self, normals, offsets):
-        """The `_Unit` of each direction of jumps off the hyperplanes."""
+        """The `SecondLayerUnit` of each direction of jumps off the hyperplanes."""
         points, jumps, found, along = [], [], [], []
         for line in [*self.lines[: self.n_done], *self.short_lines]:
             rest = self._off_hyperplanes(line, normals, offsets)
@@ -253,7 +264,7 @@ class WideLayers:
             same = left & (U @ U[i] > 1.0 - _SAME_DIRECTION)
             left &= ~same
             direction = U[same].mean(axis=0)
-            units.append(_Unit(P[same], N[same], T[same], direction / np.linalg.norm(direction)))
+            units.append(SecondLayerUnit(P[same], N[same], T[same], direction / np.linalg.norm(direction)))
         return units
 
     def _outputs(self, n):
@@ -290,95 +301,6 @@ class WideLayers:
         return np.hstack([V, more[0]]), np.concatenate([c, more[1]]), np.concatenate([U, more[2]])
 
 
-def _weights(W, b, unit):
-    """Weights and bias (m_1 + 1,) of a unit or None, which are not determined, and how many equations are spare.
-
-    Points without normals may add more weights than equations: if so, those with normals determine some, or one does.
-    """
-    known = np.flatnonzero(unit.known)
-    for part in (unit, unit.only(known), *(unit.only(known[i : i + 1]) for i in range(len(known)))):
-        v, unseen = _null_vector(_rows_by_outputs(W, b, part))
-        spare = len(part.points) + len(part.normals) * (len(W) - 1) - (np.sum(~unseen) - 1)
-        if v is not None and (part is unit or spare >= _SPARE_EQUATIONS):
-            return v, unseen, spare
-    return None, unseen, 0
-
-
-class _Unit:
-    """Critical points (n, D) of a unit of the second layer, normals there (nan where unknown), and its jump.
-
-    `along` (n, D) are the directions of lines over the size of the jump on them.
-    """
-
-    def __init__(self, points, normals, along, direction):
-        self.points, self.along, self.direction = points, along, direction
-        self.known = ~np.isnan(normals[:, 0])
-        self.normals = normals[self.known] / np.linalg.norm(normals[self.known], axis=1, keepdims=True)
-
-    def only(self, index):
-        """The unit with some of its critical points."""
-        normals = np.full(self.points.shape, np.nan)
-        normals[self.known] = self.normals
-        return _Unit(self.points[index], normals[index], self.along[index], self.direction)
-
-    def size(self, W, b, weights):
-        """Size of the jump of the outputs per unit of the pre-activation with weights (m_1,): the median is robust."""
-        gradients = (self.points @ W + b > 0.0) * weights @ W.T
-        return 1.0 / np.median(np.abs(np.sum(gradients * self.along, axis=1)))
-
-
-def _rows_by_sizes(normals, offsets, unit):
-    """Equations of (a, p, q) in ``a . |z| + p . x + q``: its zeros, and that normals have its gradient's direction.
-
-    Sizes |z| of units with the same sign at all points are parts of ``p . x + q``: their columns are 0.
-    """
-    D = normals.shape[1]
-    Z = unit.points @ normals.T + offsets
-    varied = np.any(Z > 0.0, axis=0) & np.any(Z < 0.0, axis=0)
-    zeros = np.hstack([np.abs(Z) * varied, unit.points, np.ones((len(Z), 1))])
-    gradients = np.concatenate(
-        [
-            (np.sign(Z[unit.known]) * varied)[:, None, :] * normals.T,
-            np.broadcast_to(np.eye(D), (unit.known.sum(), D, D)),
-            np.zeros((unit.known.sum(), D, 1)),
-        ],
-        axis=2,
-    )
-    return _stacked(zeros, gradients, unit)
-
-
-def _rows_by_outputs(W, b, unit):
-    """Equations of (a, q) in ``a . relu(z) + q``."""
-    Z = unit.points @ W + b
-    zeros = np.hstack([np.maximum(Z, 0.0), np.ones((len(Z), 1))])
-    gradients = np.concatenate([(Z[unit.known] > 0.0)[:, None, :] * W, np.zeros((unit.known.sum(), len(W), 1))], axis=2)
-    return _stacked(zeros, gradients, unit)
-
-
-def _stacked(zeros, gradients, unit):
-    """Rows of both kinds, those of gradients (g, D, q) without their part along the normals."""
-    along = np.einsum("gd,gdq->gq", unit.normals, gradients)
-    gradients = gradients - unit.normals[:, :, None] * along[:, None, :]
-    sizes = 1.0 + np.linalg.norm(unit.points, axis=1)
-    return np.concatenate([zeros / sizes[:, None], gradients.reshape(-1, zeros.shape[1])])
-
-
-def _null_vector(rows):
-    """The vector in the null space of the rows, or None if it is not unique; and which entries no row contains (q,)."""
-    sizes = np.linalg.norm(rows, axis=0)
-    unseen = sizes < _TINY
-    seen, rows = ~unseen, rows[:, ~unseen]
-    if len(rows) < rows.shape[1] or rows.shape[1] < 2:
-        return None, unseen
-    triangle = np.linalg.qr(rows / sizes[seen], mode="r")
-    values, V = svd(triangle)[1:]
-    if values[-1] > _NULL * values[0] or values[-2] < max(_GAP * values[-1], _DETERMINED * values[0]):
-        return None, unseen
-    v = np.zeros(len(sizes))
-    v[seen] = V[-1] / sizes[seen]
-    return v / np.linalg.norm(v), unseen
-
-
 def _signs(normals, offsets, units):
     """Signs (m_1,) of the first layer: for each unit of the second, ``p = W_1 (s * a)``.
 
@@ -386,7 +308,7 @@ def _signs(normals, offsets, units):
     """
     (m1, D), rows, right, n_equations = normals.shape, [], [], 0
     for unit in units:
-        v, unseen = _null_vector(_rows_by_sizes(normals, offsets, unit))
+        v, unseen = null_vector(rows_by_sizes(normals, offsets, unit))
         if v is None or unseen.sum() >= D:
             continue
         Q = np.linalg.qr(normals[unseen[:m1]].T)[0]
