@@ -11,7 +11,7 @@ from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, OutOfBudgetError
 
 from ..attempt import Attempt, max_error_over_deviation
-from ..piecewise.deep.network import find_deep_relu_network
+from ..piecewise.deep.network import find_deep_relu_network, validate_relu_layers
 from ..piecewise.kernel.output_error import DeepProbe, probe_of
 from ..piecewise.many_layers.network import find_layers
 from ..piecewise.maxout.network import find_maxout_network
@@ -277,9 +277,15 @@ def _from_critical_points(problem, probe):
 def _completed_layers(problem, probe):
     """The `DeepNetwork` that starts from the layers of a new set of critical points."""
     with problem.log.stage("layers (critical points of all layers)", problem.oracle, None, "units") as entry:
-        start = find_layers(probe, problem.rng, entry["progress"])
+        inputs = problem.held_out.inputs
+        validate = functools.partial(
+            validate_relu_layers, probe, rng=problem.rng, n_validation=_FURTHER_CHECKS * len(inputs), inputs=inputs
+        )
+        start = find_layers(probe, problem.rng, entry["progress"], validate)
         if start is None:
             raise NotIdentified("activation boundaries", "unexplained", _ONE_LAYER)
+        if start[-1] is not None and start[-1].wrong_share == 0:
+            return start[-1]
     return _by_facets(problem, probe, start=start)
 
 

@@ -7,16 +7,16 @@ import pytest
 
 from skident import NetworkIdentifier
 from skident.datasets import make_network
-from skident.identification.piecewise.deep.network import find_deep_relu_network
+from skident.identification.piecewise.deep.network import find_deep_relu_network, validate_relu_layers
 from skident.identification.piecewise.many_layers.aimed_lines import aimed_lines
 from skident.identification.piecewise.many_layers.consensus import clusters_of_jumps, grown, null_vectors, partial_units
 from skident.identification.piecewise.many_layers.critical_set import CriticalSet, lines_between, straight_lines
 from skident.identification.piecewise.many_layers.deeper_facets import drop_facets
 from skident.identification.piecewise.many_layers.error_lines import ErrorLines
-from skident.identification.piecewise.many_layers.handover import RecoveredLayer
+from skident.identification.piecewise.many_layers.handover import RecoveredLayer, as_relu_layers
 from skident.identification.piecewise.many_layers.known_prefix import KnownPrefix
 from skident.identification.piecewise.many_layers.network import find_layers
-from skident.identification.piecewise.many_layers.signs import layer_signs, linear_direction
+from skident.identification.piecewise.many_layers.signs import SignFit, layer_signs, linear_direction
 from skident.identification.piecewise.many_layers.spans import Spans
 from skident.identification.piecewise.many_layers.unit_fit import fitted_unit, with_weights_at
 from skident.identification.piecewise.many_layers.units import LayerSearch, Unit
@@ -349,6 +349,44 @@ def test_units_that_linear_ones_stand_for_follow_from_one_critical_point():
     assert len(search.units) == 1 and cosine(search.units[0].w, network.weights[1][:, 0]) > 1.0 - 1e-9
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_unit_keeps_the_sign_of_its_candidate(sign):
+    network = random_network(SHAPE, 0)
+    critical = critical_set(network, 0, 25)
+    search, w = LayerSearch(critical, prefix_of(network, 1)), sign * network.weights[1]
+    for k, b in enumerate(sign * network.biases[1]):
+        candidate = Unit(w[:, k], b, np.ones(8, dtype=bool), np.zeros(0, dtype=int), critical.points[:0])
+        unit = search.tested(candidate)
+        assert unit is None or unit.w @ w[:, k] > 0.0
+
+
+def test_signs_that_normals_could_contradict_are_clearer():
+    signs, none = np.ones(3), np.zeros((3, 0))
+    fit, vague, wrong = (SignFit(signs, none, 1.0, *n) for n in ((0, 40), (0, 1), (9, 40)))
+    assert fit.is_clearer(vague) and not vague.is_clearer(fit) and not fit.is_clearer(fit)
+    assert not wrong.is_clearer(vague)
+
+
+def test_recovered_layers_are_validated_as_they_are(planted):
+    net = planted(SHAPE, 0)
+    network, probe, rng = net.network, net.probe(), np.random.RandomState(0)
+    options = {"rng": rng, "n_validation": 1000, "inputs": np.zeros((0, 10))}
+    found, validation = validate_relu_layers(
+        probe, as_relu_layers(recovered_layers(network, np.arange(6)), rng), None, **options
+    )
+    X = rng.standard_normal((500, 10))
+    assert found.wrong_share == 0.0 and np.allclose(found.network(X), net.oracle(X), atol=1e-9)
+    errors = ErrorLines(probe, rng, {"explained": 1e-7 / probe.resolution})
+    errors.take(validation)
+    assert not errors.wrong.any() and len(errors.wrong) == len(errors.samples.X)
+    x = errors.samples.X[:1]
+    assert not errors._around(x, errors.samples.X[1:])[2].any()
+    fewer, _ = validate_relu_layers(
+        probe, as_relu_layers(recovered_layers(network, np.arange(1, 6)), rng), errors.samples, **options
+    )
+    assert fewer is None or fewer.wrong_share > 0.0
+
+
 def test_the_layers_start_the_search_that_follows_facets(planted):
     found = 0
     for seed in range(3):
@@ -358,7 +396,7 @@ def test_the_layers_start_the_search_that_follows_facets(planted):
         start = find_layers(probe, rng)
         if start is None:
             continue
-        planes, layers, _ = start
+        planes, layers, *_ = start
         assert len(planes) == 8 and 1 in layers
         result = find_deep_relu_network(probe, rng=rng, start=start)
         X = np.random.RandomState(9).standard_normal((2000, 10))

@@ -27,7 +27,7 @@ from .validation import (
     validate_readout,
 )
 
-__all__ = ["DeepNetwork", "find_deep_relu_network"]
+__all__ = ["DeepNetwork", "find_deep_relu_network", "validate_relu_layers"]
 
 _MOST_LAYERS = 6  # hidden ones; boundaries of deeper units are too short to be followed
 _FURTHER_LAYERS = 2  # hidden ones beyond the layers that the search starts from, if these are more
@@ -79,21 +79,33 @@ def find_deep_relu_network(
     show, also between and beyond `inputs` (n, D). Raises `NotIdentified` if no network explains most of the outputs
     ("linear" without boundaries, else "unexplained"), and `OutOfBudgetError` if the budget ends before. A search that
     explains nothing ends after `max_queries`, by default ``400_000 + 10_000 D``, and more behind a wide layer. It can
-    `start` from hyperplanes (K, D + 1) of the first layer, a dictionary of `LayerUnits` by depth, and `OutputSamples`
-    or None.
+    `start` from hyperplanes (K, D + 1) of the first layer, a dictionary of `LayerUnits` by depth, `OutputSamples` or
+    None, and the best `DeepNetwork` so far or None.
     """
     if max_queries is None:
         max_queries = _MAX_QUERIES + _MAX_QUERIES_PER_INPUT * probe.n_inputs
     inputs = np.zeros((0, probe.n_inputs)) if inputs is None else inputs
     search = _DeepSearch(probe, rng, leaky, callback, int(_RANDOM_SHARE * n_validation), inputs, max_queries)
     if start is not None:
-        search.first.planes, search.layers, search.samples = start
+        search.first.planes, search.layers, search.samples, search.best = start
     try:
         search.run()
     except (NotIdentified, OutOfBudgetError):
         if search.best is None:
             raise
     return search.best
+
+
+def validate_relu_layers(probe, relu_layers, samples, *, rng, n_validation, inputs):
+    """The `DeepNetwork` of given ReLU layers and its `Validation`, on these `OutputSamples` and others; or None twice.
+
+    The layers are arguments of `read_out`; None if they explain too few outputs. The others as in
+    `find_deep_relu_network`.
+    """
+    search = _DeepSearch(probe, rng, False, None, int(_RANDOM_SHARE * n_validation), inputs, 0)
+    search.samples, (layers, W, b, undetermined) = samples, relu_layers
+    readout = read_out(probe, layers, W, b, rng, undetermined=undetermined)
+    return (None, None) if readout.share < _LAST_SHARE else search.validated(readout, 0)
 
 
 class _DeepSearch:
@@ -118,7 +130,7 @@ class _DeepSearch:
             readout = self._read_layers()
             self.share = readout.share
             if self.share > _LAST_SHARE:
-                found, validation = self._validated(readout, n_repairs)
+                found, validation = self.validated(readout, n_repairs)
                 better = self.best is None or found.wrong_share < self.best.wrong_share
                 self.best, n_worse = (found, 0) if better else (self.best, n_worse + 1)
                 if found.wrong_share == 0 or (self.best.wrong_share < _NEARLY_RIGHT and n_worse == _WORSE_ROUNDS):
@@ -304,7 +316,7 @@ class _DeepSearch:
             "their sign; another random_state or a larger input_range finds others.",
         )
 
-    def _validated(self, readout, n_repairs):
+    def validated(self, readout, n_repairs):
         """The polished network of a readout as `DeepNetwork`, and its `Validation`.
 
         If nothing is wrong at random points, samples where missing units would show are added: more of them if units

@@ -41,6 +41,7 @@ _WRONG_NOISE = 12.0  # the same for noisy outputs: six deviations, and as much f
 _FIRST_SHARE = 8  # divisor of the samples tested first: most wrong networks fail there
 _FEW_WRONG = 0.02  # share of wrong noisy outputs up to which a network without linear part is preferred
 _SOME_WRONG = 0.5  # share of wrong outputs up to which a network is polished on these as well
+_HARDLY_WRONG = 0.01  # the same below which it is polished only if some of these take part
 _N_POLISHES = 4  # on outputs that were wrong
 _DIRECTIONS = (1.0, 3.0, 6.0)  # distances along directions in which the units change most, in units of sqrt(D)
 _FAR_SPREADS = (3.0, 6.0, 12.0)  # of samples beside those near the center, in standard deviations of the inputs
@@ -193,6 +194,8 @@ def _polished_and_validated(probe, network, linear, samples, n_samples, rng):
         best = found if gained else best
         if not gained or not 0 < best.wrong_share <= _SOME_WRONG or probe.resolution > NOISY:
             break
+        if best.wrong_share < _HARDLY_WRONG and not np.any(_takes_part(probe, network, best.wrong_samples())):
+            break
         # On these it will be right; as many others must confirm that it is.
         wrong, n_samples = best.wrong_samples(), n_samples + len(samples.X)
     return best
@@ -234,7 +237,7 @@ def polish(probe, network, rng, more=None):
     samples = _accurate_samples(probe, network, n, rng)
     X, F, tol = samples if more is None else samples.joined(more)
     error = np.abs(network(X) - F).max(axis=1)
-    good = np.isfinite(tol) & (error < max(_POLISHED_TOL / probe.resolution, _POLISHED_ERRORS))
+    good = _takes_part(probe, network, OutputSamples(X, F, tol))
     exact = error[good] < _EXACT_ERRORS * tol[good]
     if not noisy and np.all(exact):  # what is wrong lacks units
         return network
@@ -251,6 +254,12 @@ def polish(probe, network, rng, more=None):
             better = polish_network(better, X[fits], F[fits], noise=_NOISE_STD)[0]
     after = np.abs(better(X) - F).max(axis=1)
     return better if np.median(after) <= np.median(error) else network
+
+
+def _takes_part(probe, network, samples):
+    """Which samples (n,) take part in a fit: where a network is wrong by much, a unit is missing."""
+    error = np.abs(network(samples.X) - samples.F).max(axis=1)
+    return np.isfinite(samples.tol) & (error < max(_POLISHED_TOL / probe.resolution, _POLISHED_ERRORS))
 
 
 def _accurate_samples(probe, network, n, rng):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from ..deep.validation import extend_samples
@@ -15,6 +17,9 @@ _MOST_SAMPLES = 12_000  # of which few are wrong: rare units (budget)
 _FEW_WRONG = 12  # wrong outputs below which more samples are drawn
 _CHOSEN = 6  # wrong outputs through which lines run
 _NEAREST = 3  # right ones that each is joined with
+_AROUND = 150  # outputs around wrong ones, if these are fewer than through which lines run (budget)
+_SPREADS = (0.03, 0.1, 0.3, 1.0)  # distances of these over that of the nearest right one
+_COMPARED = 1000  # right ones among which it is the nearest (memory)
 _SPREAD = 0.3  # of pairs of points beside these, over their distance
 _PAIRS = 4  # of these, per line
 _TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
@@ -28,7 +33,7 @@ class ErrorLines:
 
     def __init__(self, probe, rng, options):
         self.probe, self.rng, self.options, self.samples = probe, rng, options, None
-        self.wrong, self.pairs = None, None
+        self.wrong, self.pairs, self.predict = None, None, None
 
     def right_share(self, layers):
         """Share of the outputs that are linear in what the last of some `RecoveredLayer`s adds to the one before."""
@@ -42,19 +47,47 @@ class ErrorLines:
             A = np.column_stack([sizes, H, np.ones(len(X))])
             # Rare units take part, too: not settled as soon as most outputs are explained.
             coef = fit_outputs(A[certain], F[certain], tol[certain], **{**self.options, "settled": 0.0})[0]
+            self.predict = functools.partial(_predicted, last, coef)
             self.errors = (A @ coef - F) / tol[:, None]
-            self.wrong = np.abs(self.errors).max(axis=1) > self.options["explained"]
+            self.wrong = self._are_wrong(self.errors)
             if self.wrong.sum() > _FEW_WRONG:
                 break
         return 1.0 - float(np.mean(self.wrong))
 
+    def take(self, validation):
+        """Take over the samples of a `Validation`, and where its network is wrong."""
+        lost = ~np.isfinite(validation.samples.tol)
+        self.samples = validation.samples.take(~lost)
+        self.predict, self.wrong = validation.network, validation.error > 1.0
+        self.errors = (self.predict(self.samples.X) - self.samples.F) / self.samples.tol[:, None]
+
     def lines(self):
         """`Lines` through some wrong outputs and the nearest right ones."""
-        X, (right, chosen) = self.samples.X, (np.flatnonzero(~self.wrong), self._chosen())
+        X, errors, wrong = self.samples.X, self.errors, self.wrong
+        if wrong.sum() < _CHOSEN:
+            more = self._around(X[wrong], X[~wrong])
+            X, errors, wrong = (np.concatenate(pair) for pair in zip((X, errors, wrong), more, strict=True))
+        right, chosen = np.flatnonzero(~wrong), self._chosen(errors, wrong)
         apart = np.linalg.norm(X[right][:, None] - X[chosen], axis=2)
         nearest = right[np.argsort(apart, axis=0)[:_NEAREST]]
         self.pairs = X[nearest.ravel()], X[np.tile(chosen, len(nearest))]
         return lines_between(*self.pairs)
+
+    def _around(self, X, right):
+        """Points around X (k, D), where outputs are wrong, as far as the nearest `right` ones; errors; which are wrong.
+
+        Lines through few points have too few critical points of the unit that is missing.
+        """
+        X = np.resize(X, (_AROUND, X.shape[1]))
+        apart = np.sqrt(((X[:, None] - right[self.rng.permutation(len(right))[:_COMPARED]]) ** 2).sum(axis=2).min(axis=1))
+        size = self.rng.choice(_SPREADS, _AROUND) * apart / np.sqrt(X.shape[1])
+        X = X + size[:, None] * self.rng.standard_normal(X.shape)
+        F, tol = self.probe.query(X)
+        errors = (self.predict(X) - F) / tol[:, None]
+        return X, errors, self._are_wrong(errors)
+
+    def _are_wrong(self, errors):
+        return np.abs(errors).max(axis=1) > self.options["explained"]
 
     def beside(self, n_grid):
         """`Lines` beside the last ones, or None."""
@@ -65,10 +98,10 @@ class ErrorLines:
         one, other = (part + size * self.rng.standard_normal(part.shape) for part in (one, other))
         return lines_between(one, other, n_grid)
 
-    def _chosen(self):
+    def _chosen(self, errors, wrong):
         """Some wrong outputs, by different directions of their errors: those of one missing unit are often parallel."""
-        wrong = self.rng.permutation(np.flatnonzero(self.wrong))
-        E = self.errors[wrong]
+        wrong = self.rng.permutation(np.flatnonzero(wrong))
+        E = errors[wrong]
         E = E / np.maximum(np.linalg.norm(E, axis=1, keepdims=True), _TINY)
         found, nearness = [], np.zeros(len(wrong))
         for _ in range(min(_CHOSEN, len(wrong))):
@@ -77,6 +110,12 @@ class ErrorLines:
             nearness = np.maximum(nearness, np.abs(E @ E[k]))
             nearness[k] = np.inf
         return np.array(found)
+
+
+def _predicted(layer, coef, X):
+    """Outputs (n, m_L) at points (n, D) from coefficients of what a `RecoveredLayer` adds to the one before."""
+    H = layer.prefix.outputs(X)
+    return np.column_stack([_sizes(layer, H)[0], H, np.ones(len(X))]) @ coef
 
 
 def _sizes(layer, H):

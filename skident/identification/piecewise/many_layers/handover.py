@@ -10,10 +10,12 @@ from ..deep.facet_unit import FacetUnit
 from ..deep.known_layers import KnownLayers
 from ..deep.layer_units import LayerUnits
 
-__all__ = ["RecoveredLayer", "as_layer_units"]
+__all__ = ["RecoveredLayer", "as_layer_units", "as_relu_layers"]
 
 _N_POINTS = 400  # at which pre-activations are compared
 _RADII = (0.5, 1.0, 3.0)  # standard deviations of these
+_N_FAR_POINTS = 4000  # at which linear units are active
+_FAR_RADII = (1.0, 3.0, 6.0, 12.0)  # standard deviations of these: as far out as outputs validate linear units
 _NORMAL_ERROR = 1e-10  # of the normals of known units
 _TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 
@@ -52,6 +54,19 @@ def as_layer_units(recovered, critical, rng):
         signs = np.sign(_factors(KnownLayers(layers, W, b), after, rng))
         W, b = W * signs, b * signs
     return planes, found
+
+
+def as_relu_layers(recovered, rng):
+    """Weights and biases of all layers but the last, those of the last, and -1 where a weight of it is undetermined.
+
+    The arguments of `read_out`; the last ones (m, K) are None if all weights are known.
+    """
+    last = recovered[-1]
+    n_inputs = last.prefix.n_inputs
+    X = rng.choice(_FAR_RADII, (_N_FAR_POINTS, 1)) * rng.standard_normal((_N_FAR_POINTS, n_inputs))
+    layers, lift = last.prefix.as_relu_layers(X)
+    unknown = ~np.array([unit.mask for unit in last.units]).T
+    return layers, last.weights, last.biases - lift @ last.weights, -unknown.astype(int) if unknown.any() else None
 
 
 def _factors(known, layer, rng):

@@ -9,7 +9,7 @@ from ..several_outputs.shared_jacobians import Space
 from .aimed_lines import aimed_lines
 from .critical_set import CriticalSet, straight_lines
 from .error_lines import ErrorLines
-from .handover import RecoveredLayer, as_layer_units
+from .handover import RecoveredLayer, as_layer_units, as_relu_layers
 from .known_prefix import KnownPrefix
 from .signs import layer_signs, linear_direction
 from .units import FURTHER_GRID, LayerSearch
@@ -25,11 +25,14 @@ _MORE_SEARCHES = 2  # of units of a layer, if some seem to be missing
 _ROUNDS = 3  # of further lines, and of all layers (budget: 5 to 10 s each)
 _ERROR_ROUNDS = 5  # of lines where outputs are wrong (budget: 5 s and 6,000 queries each)
 _MOST_QUERIES = 130_000  # after which there are no further rounds (budget)
+_MOST_QUERIES_BESIDE = 180_000  # the same for rounds of lines where outputs are wrong
 _PATIENCE = 2  # rounds without progress that end the search
 _MOST_LAYERS = 10  # hidden ones (budget)
 _FEWEST_LAYERS = 2  # that are worth a start: others may not be ReLU units
 _LAST_SHARE = 0.6  # share of outputs explained above which a layer is the last hidden one
 _WHOLE_SHARE = 0.97  # the same above which hardly any unit is missing
+_NEARLY_ALL = 0.999  # the same above which the network of all layers is validated
+_MOST_DOUBTED = 3  # units per layer and round that may be facets of deeper ones (budget: 1 s each)
 _MOST_LINEAR = 3  # missing units of one layer that are always active
 _OUTPUTS_PER_FEATURE = 3  # queried, per unit of this layer and the one before
 _MORE_OUTPUTS = 60  # beyond these
@@ -45,36 +48,38 @@ _STEEPEST = 1e6  # weight that keeps a unit inactive, or active, in units of the
 _BEYOND = 2.0  # factor of such a weight: farther out, the unit may be larger
 
 
-def find_layers(probe, rng, callback=None):
-    """Hyperplanes (K, D + 1) of the first layer, `LayerUnits` by depth, as many as are recovered, and `OutputSamples`.
+def find_layers(probe, rng, callback=None, validate=None):
+    """Hyperplanes (K, D + 1) of the first layer, `LayerUnits` by depth, `OutputSamples`, and a `DeepNetwork` or None.
 
-    They start `find_deep_relu_network`, which validates and completes them. The outputs of the `DeepProbe` must be
+    They are as many layers as are recovered. They start `find_deep_relu_network`, which validates and completes them. The outputs of the `DeepProbe` must be
     exact everywhere, and three at least: a Jacobian serves as many critical points as there are outputs. Every
     critical point of the lines costs about ``10 + 1.5 (D + 20) / (m_L - 1)`` queries. ``callback(n_units)`` is called
-    after every layer. None if units of one layer only are recovered; raises `NotIdentified` if a line has too many
+    after every layer. ``validate(relu_layers, samples)`` gives the `DeepNetwork` of layers that explain nearly all
+    outputs and its `Validation`, or None twice; wrong outputs show where further lines are scanned. None if units of one layer only are recovered; raises `NotIdentified` if a line has too many
     boundaries.
     """
     space = Space(probe.oracle, probe.n_inputs, probe.output_error, np.sqrt(probe.n_inputs))
-    search = _ManyLayers(space, probe, rng, callback)
+    search = _ManyLayers(space, probe, rng, callback, validate)
     layers = search.run()
     if len(layers) < _FEWEST_LAYERS:
         return None
-    return *as_layer_units(layers, search.critical, rng), search.errors.samples
+    return *as_layer_units(layers, search.critical, rng), search.errors.samples, search.found
 
 
 class _ManyLayers:
     """The critical points of a model, and the units recovered from them."""
 
-    def __init__(self, space, probe, rng, callback):
-        self.space, self.probe, self.rng, self.callback = space, probe, rng, callback
+    def __init__(self, space, probe, rng, callback=None, validate=None):
+        self.space, self.probe, self.rng, self.callback, self.validate = space, probe, rng, callback, validate
         self.critical = CriticalSet(space, rng)
         explained = max(_EXPLAINED / probe.resolution, _EXPLAINED_ERRORS)
         options = {"explained": explained, "n_rounds": _REWEIGHTINGS, "settled": _SETTLED * explained}
         options["floor"] = lambda residual: _FLOOR * np.median(residual) + _LEAST_FLOOR
         self.errors = ErrorLines(probe, rng, options)
+        self.found = None  # the best `DeepNetwork`
         self.units = {}  # of the last round, by the number of layers before
         self.prefixes, self.searched, self.linear = [], {}, {}
-        self.n_before = probe.oracle.n_queries
+        self.n_before, self.thorough = probe.oracle.n_queries, False  # behind layers that seem to lack units, too
 
     def run(self):
         """`RecoveredLayer`s: all of them if they explain most outputs; else without the last behind linear units."""
@@ -88,22 +93,36 @@ class _ManyLayers:
             share, layers = self._recover()
             checked = share > _WHOLE_SHARE
             if checked:
-                share, explained = self.errors.right_share(layers), True
+                share, explained = self._right_share(layers), True
             before, best = best, max((share, layers), best, key=_progress)
             idle = 0 if _progress(best) > _progress(before) else idle + 1
-            spent = self.probe.oracle.n_queries - self.n_before > _MOST_QUERIES
+            spent = self.probe.oracle.n_queries - self.n_before > (_MOST_QUERIES_BESIDE if checked else _MOST_QUERIES)
             if share == 1.0 or not layers or idle == _PATIENCE or spent:
                 break
             if checked:
                 self.critical.extend_along(self.errors.lines(), self.prefixes[-1])
             else:
                 n_explored += 1
+                self.thorough = n_explored > 1
                 if n_explored == _ROUNDS or (n_explored > 1 and idle):
                     break
                 self._explore()
         share, layers = best
         certain = explained or share > _LAST_SHARE or not any(layer.linear.shape[1] for layer in layers[:-1])
         return layers if certain else layers[: max(len(layers) - 1, 1)]
+
+    def _right_share(self, layers):
+        """Share of the outputs that `RecoveredLayer`s explain, or their network if it is nearly 1."""
+        share = self.errors.right_share(layers)
+        if share < _NEARLY_ALL or self.validate is None:
+            return share
+        found, validation = self.validate(as_relu_layers(layers, self.rng), self.errors.samples)
+        if found is None:
+            return share
+        if self.found is None or found.wrong_share < self.found.wrong_share:
+            self.found = found
+        self.errors.take(validation)
+        return 1.0 - found.wrong_share
 
     def _explore(self):
         """Scan further lines, at random and where units change their signs that hardly do so elsewhere."""
@@ -131,6 +150,8 @@ class _ManyLayers:
             layers[-1] = RecoveredLayer(prefix, search.units, C, b, linear)
             prefix = prefix.extended(C, b, mask, linear)
             self.prefixes.append(prefix)
+            if not (fit.complete or self.thorough):
+                break
         return best if best[0] > 0.0 else (0.0, layers)
 
     def _units_of_layer(self, depth, prefix, layers):
@@ -152,10 +173,35 @@ class _ManyLayers:
                 return search, share, None
             last = n_more == 0 or len(search.units) <= n_units
             fit, n_units = self._sign_fit(search, last), len(search.units)
+            if last and fit.linear.shape[1]:
+                fit = self._with_units_from_linear(search, fit)
+            fit = self._without_new_units(search, fit)
             if fit.complete or last:
                 break
             self.critical.extend_along(self._further_lines(depth, prefix), prefix)
         return search, share, fit
+
+    def _with_units_from_linear(self, search, fit):
+        """The `SignFit` after units are added of which linear ones give all but the factor and the bias."""
+        search.from_linear(fit.linear)
+        return fit if len(search.units) == len(fit.signs) else self._sign_fit(search, True)
+
+    def _without_new_units(self, search, fit):
+        """The `SignFit` without units that are new in this round, if deeper critical points contradict these.
+
+        Facets of rare units of the next layer fit the layer as well as its own units do.
+        """
+        new = sorted(search.units[search.n_started :], key=lambda unit: len(unit.members))
+        for unit in new[:_MOST_DOUBTED] if search.n_started else ():
+            before = search.units
+            search.units = [one for one in before if one is not unit]
+            other = self._sign_fit(search, True)
+            if other.is_better(fit) or other.is_clearer(fit):
+                fit = other
+                search.explained[unit.members] = False
+            else:
+                search.units = before
+        return fit
 
     def _further_lines(self, depth, prefix):
         """Lines where units of the next layer change their signs that hardly do so elsewhere; at first, random ones."""

@@ -33,6 +33,7 @@ _MOST_VIOLATIONS = 0.06  # share of these that contradict the right signs, of un
 _FITTING_CLUSTERS = 0.05  # share of clusters that fit, above which no unit is missing that is always active
 _MOST_CLUSTERS_FIT = 0.7  # the same above which normals that contradict the signs are those of rare units
 _GAIN = 0.1  # of that share, and of the normals, with a linear unit for a missing one
+_CLEARER = 3  # ratio of the normals that could contradict the signs, without and with a unit that is none
 _STARTS = 6  # of the search otherwise
 _TRIMMINGS = 5  # of critical points that do not fit their cluster, at most
 _TRIMMED = 10.0  # median residuals beyond which one does not
@@ -80,6 +81,15 @@ class SignFit:
         if self.span_share is not None and other.span_share is not None and self.span_share > other.span_share + _GAIN:
             return True
         return self.cluster_share > other.cluster_share + _GAIN
+
+
+    def is_clearer(self, other):
+        """Whether these signs agree with as many points as others that hardly any normal could contradict."""
+        return (
+            self.n_able >= max(_FEWEST_ABLE, _CLEARER * other.n_able)
+            and self.n_violations <= other.n_violations
+            and self.cluster_share > other.cluster_share - _GAIN
+        )
 
 
 def layer_signs(critical, H, A, index, units, rng, unsure=None, free=None):

@@ -43,6 +43,7 @@ _TESTED = 40  # predicted points on further lines, where outputs are queried
 _TESTED_FIRST = 8  # of these, at first
 _TESTED_AT_ONCE = 3  # of these, of which the outputs confirm none of most facets of deeper units
 _HOPELESS_FIRST = 0.6  # share that these suggest below which no others are tested
+_MOST_IN_VAIN = 2000  # points tested of wrong candidates, per search: behind layers that lack a unit, most are (budget)
 _LEAST_HIT_AGAIN = 0.6  # share of critical points where a unit known before predicts them: it is not tested again
 _TESTED_HERE = 40  # the same on the lines of the set without a critical point there
 
@@ -86,6 +87,7 @@ class LayerSearch:
         self.scale = np.sqrt(1.0 + np.median(np.sum(self.H**2, axis=1)))
         self.accepted = _ACCEPTED_BESIDE_LINEAR if any(prefix.linear) else _ACCEPTED
         self.units, self.unresolved, self.n_before, self.n_fruitless = [], [], 0, 0
+        self.n_started, self.n_in_vain = 0, 0  # units that were detected before, and tested points of wrong ones
 
     def usable(self):
         """Critical points that may be units of this layer."""
@@ -102,6 +104,7 @@ class LayerSearch:
         """
         self.n_before = n_before
         self.start_from(before)
+        self.n_started = len(self.units)
         if linear is not None and 0 < linear.shape[1] and len(linear) == self.H.shape[1]:
             self.from_linear(linear)
         self.from_partial_units()
@@ -290,11 +293,16 @@ class LayerSearch:
             found, fitted = self._fitted(members, unit.aimed), members
             if found is None:
                 return None
-            w, b, mask = found
+            flip = -1.0 if found[0] @ w < 0.0 else 1.0  # `kept` belongs to one of the two signs
+            w, b, mask = flip * found[0], flip * found[1], found[2]
         hit = gap < _HIT * (critical.space.unit + np.abs(t))
         if before is not None and hit.mean() > _LEAST_HIT_AGAIN:
             return Unit(w, b, mask, members, unit.aimed, before.share, before.n_tested, before.wrong, before.kept)
-        return Unit(w, b, mask, members, unit.aimed, *self.confirmed_share(w, b, mask, i, t, hit), unit.kept)
+        if self.n_in_vain > _MOST_IN_VAIN:
+            return None
+        share, n_tested, wrong = self.confirmed_share(w, b, mask, i, t, hit)
+        self.n_in_vain += n_tested if share < self.accepted else 0
+        return Unit(w, b, mask, members, unit.aimed, share, n_tested, wrong, unit.kept)
 
     def _fitted(self, members, aimed):
         """Weights, bias and mask of the unit through critical points, and `aimed` ones (k, D)."""

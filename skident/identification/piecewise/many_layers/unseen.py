@@ -27,6 +27,8 @@ _MOST_CROSSED = 30  # boundaries on it (budget)
 _TRIES = 3  # points per depth (budget)
 _NEAREST = 40  # points just behind an input's boundary at which the unit has one sign if it keeps it
 _SAME_SIGN = 0.9  # mean of these signs
+_STEPS_BEFORE = 3  # to there: other boundaries are between
+_BEFORE = 1.001  # length of these steps over the distance of the boundary
 
 
 def complete_unit(search, unit):
@@ -53,16 +55,31 @@ def complete_unit(search, unit):
 
 
 def _kept_signs(search, unit):
-    """Signs (m,) that the unit has where an input with unknown weight is active by a little; 0 if it has both."""
+    """Signs (m,) that the unit has where an input with unknown weight begins to be active; 0 if it has both.
+
+    They are those on the other side of the input's boundary: on its own side, units of the layer before whose weight to
+    the same input is unknown are wrong, too.
+    """
     H, signs = search.grid[search.grid_certain], np.zeros(len(unit.mask))
+    X = search.critical.lines.grid_points[search.grid_certain]
     for u in np.flatnonzero(~unit.mask):
         others = ~unit.mask & (np.arange(len(unit.mask)) != u)
         near = np.flatnonzero((H[:, u] > 0.0) & ~np.any(H[:, others] > 0.0, axis=1))
-        near = near[np.argsort(H[near, u])[:_NEAREST]]
-        z = H[near] @ (unit.w * unit.mask) + unit.b
+        before = search.prefix.outputs(_moved_before(search.prefix, X[near[np.argsort(H[near, u])[:_NEAREST]]], u))
+        before = before[~np.any(before[:, ~unit.mask] > 0.0, axis=1)]
+        z = before @ (unit.w * unit.mask) + unit.b
         if len(z) and abs(np.sign(z).mean()) > _SAME_SIGN:
             signs[u] = np.sign(z.sum())
     return signs
+
+
+def _moved_before(prefix, X, u):
+    """Points X (n, D) moved to just before the boundary of input u, where it is inactive."""
+    for _ in range(_STEPS_BEFORE):
+        Z, G = (part[:, u] for part in prefix.pre_activations(X))
+        size = np.maximum(np.sum(G**2, axis=1), np.finfo(float).tiny)
+        X = X - (_BEFORE * Z / size * (Z > 0.0))[:, None] * G
+    return X
 
 
 def _weight(search, unit, u):
