@@ -246,16 +246,15 @@ def _deep_attempt(problem, found):
 def _by_facets(problem, probe, leaky=False, start=None):
     """The `DeepNetwork` whose units are followed from facet to facet, from the first layer or a `start`."""
     with problem.log.stage("layers (hyperplanes and facets)", problem.oracle, None, "units") as entry:
-        return find_deep_relu_network(
-            probe,
-            rng=problem.rng,
-            leaky=leaky,
-            callback=entry["progress"],
-            n_validation=_FURTHER_CHECKS * len(problem.held_out.inputs),
-            inputs=problem.held_out.inputs,
-            max_queries=None if start is None else _COMPLETION_QUERIES,
-            start=start,
-        )
+        options = {"callback": entry["progress"], "start": start, **_checks(problem)}
+        limit = None if start is None else _COMPLETION_QUERIES
+        return find_deep_relu_network(probe, leaky=leaky, max_queries=limit, **options)
+
+
+def _checks(problem):
+    """How networks of several hidden layers are validated."""
+    X = problem.held_out.inputs
+    return {"rng": problem.rng, "n_validation": _FURTHER_CHECKS * len(X), "inputs": X}
 
 
 def _from_critical_points(problem, probe):
@@ -277,15 +276,10 @@ def _from_critical_points(problem, probe):
 def _completed_layers(problem, probe):
     """The `DeepNetwork` that starts from the layers of a new set of critical points."""
     with problem.log.stage("layers (critical points of all layers)", problem.oracle, None, "units") as entry:
-        inputs = problem.held_out.inputs
-        validate = functools.partial(
-            validate_relu_layers, probe, rng=problem.rng, n_validation=_FURTHER_CHECKS * len(inputs), inputs=inputs
-        )
+        validate = functools.partial(validate_relu_layers, probe, **_checks(problem))
         start = find_layers(probe, problem.rng, entry["progress"], validate)
         if start is None:
             raise NotIdentified("activation boundaries", "unexplained", _ONE_LAYER)
-        if start[-1] is not None and start[-1].wrong_share == 0:
-            return start[-1]
     return _by_facets(problem, probe, start=start)
 
 

@@ -123,6 +123,8 @@ class _DeepSearch:
 
     def run(self):
         """Rounds of reading and repair, until held-out outputs are right or nothing helps."""
+        if self.best is not None and self.best.wrong_share == 0:
+            return
         if not self.layers:
             self._find_first_layer()
         n_worse = 0

@@ -79,7 +79,8 @@ class ErrorLines:
         Lines through few points have too few critical points of the unit that is missing.
         """
         X = np.resize(X, (_AROUND, X.shape[1]))
-        apart = np.sqrt(((X[:, None] - right[self.rng.permutation(len(right))[:_COMPARED]]) ** 2).sum(axis=2).min(axis=1))
+        right = right[self.rng.permutation(len(right))[:_COMPARED]]
+        apart = np.linalg.norm(X[:, None] - right, axis=2).min(axis=1)
         size = self.rng.choice(_SPREADS, _AROUND) * apart / np.sqrt(X.shape[1])
         X = X + size[:, None] * self.rng.standard_normal(X.shape)
         F, tol = self.probe.query(X)

@@ -51,12 +51,12 @@ _BEYOND = 2.0  # factor of such a weight: farther out, the unit may be larger
 def find_layers(probe, rng, callback=None, validate=None):
     """Hyperplanes (K, D + 1) of the first layer, `LayerUnits` by depth, `OutputSamples`, and a `DeepNetwork` or None.
 
-    They are as many layers as are recovered. They start `find_deep_relu_network`, which validates and completes them. The outputs of the `DeepProbe` must be
-    exact everywhere, and three at least: a Jacobian serves as many critical points as there are outputs. Every
-    critical point of the lines costs about ``10 + 1.5 (D + 20) / (m_L - 1)`` queries. ``callback(n_units)`` is called
-    after every layer. ``validate(relu_layers, samples)`` gives the `DeepNetwork` of layers that explain nearly all
-    outputs and its `Validation`, or None twice; wrong outputs show where further lines are scanned. None if units of one layer only are recovered; raises `NotIdentified` if a line has too many
-    boundaries.
+    They are as many layers as are recovered. They start `find_deep_relu_network`, which validates and completes them.
+    The outputs of the `DeepProbe` must be exact everywhere, and three at least: a Jacobian serves as many critical
+    points as there are outputs. Every critical point of the lines costs about ``10 + 1.5 (D + 20) / (m_L - 1)``
+    queries. ``callback(n_units)`` is called after every layer. ``validate(relu_layers, samples)`` gives the
+    `DeepNetwork` of layers that explain nearly all outputs and its `Validation`, or None twice; lines follow where it
+    is wrong. None if units of one layer only are recovered; raises `NotIdentified` if a line has too many boundaries.
     """
     space = Space(probe.oracle, probe.n_inputs, probe.output_error, np.sqrt(probe.n_inputs))
     search = _ManyLayers(space, probe, rng, callback, validate)

@@ -82,7 +82,6 @@ class SignFit:
             return True
         return self.cluster_share > other.cluster_share + _GAIN
 
-
     def is_clearer(self, other):
         """Whether these signs agree with as many points as others that hardly any normal could contradict."""
         return (
