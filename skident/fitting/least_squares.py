@@ -334,17 +334,18 @@ class Stopping:
         return stop
 
 
-def fit_network(network, U, Y, stopping=None, *, dense_limit=2000, inner_tol=1e-2):
+def fit_network(network, U, Y, stopping=None, *, dense_limit=2000, inner_tol=1e-2, scaled_first=False):
     """Minimize ``sum_np (f_p(u_n) - Y_np)^2`` over all parameters from one start, a network.
 
     Returns the fitted network and its relative root mean square residual; relative to the standard deviations of Y if
-    the output is linear.
+    the output is linear. With `scaled_first`, the first weights are a diagonal matrix and stay one.
     """
     stopping = Stopping() if stopping is None else stopping
     offset, scale = output_scaling(Y, network.output_activation)
     start, Y = change_outputs(network, -offset / scale, 1.0 / scale), (Y - offset) / scale
     shapes = [W.shape for W in network.weights]
-    problem = NetworkLeastSquares(shapes, network.activations, U, Y, dense_limit=dense_limit, inner_tol=inner_tol)
+    kind = ScaledFirstLayer if scaled_first else NetworkLeastSquares
+    problem = kind(shapes, network.activations, U, Y, dense_limit=dense_limit, inner_tol=inner_tol)
     total = max(float(np.sum(Y**2)), np.finfo(float).tiny)
     result = minimize(
         problem,

@@ -19,7 +19,7 @@ from ..second_layer.additive_units import WithoutUnits, find_additive_units, joi
 from ..second_layer.single_layer import with_biases_from_profiles
 from .first_layer import FirstLayerCache
 from .hidden_coordinates import ROUTE as hidden_coordinates_route
-from .hidden_coordinates import second_layer_in_hidden_coordinates, two_layers_in_hidden_coordinates
+from .hidden_coordinates import second_layer_in_hidden_coordinates, square_view, two_layers_in_hidden_coordinates
 from .saturating import FEW_UNITS, View, exact_view, fit_view
 from .second_layer import second_layer_on_patches
 
@@ -118,6 +118,8 @@ def _candidates(problem, first, first_layer):
     if view.second_width is not None:
         yield from _three_hidden_layers_in_hidden_coordinates(problem, view)
         yield from _two_hidden_layers(problem, view, m_1, m_L)
+    elif (square := square_view(problem, first)) is not None:
+        yield from _three_hidden_layers_in_hidden_coordinates(problem, square)
     _refuse_separate_inputs(problem, first)
     yield from _beside_additive_units(problem, first)
     yield from _two_hidden_layers_on_patches(problem, first, first_layer)

@@ -6,35 +6,34 @@ from skident.oracle import BlackBoxError, NotIdentified
 
 from ..attempt import polished_attempt
 from ..second_layer.hidden_coordinates.coordinates import HiddenModel
+from ..second_layer.hidden_coordinates.first_layer import measured_nearby
 from ..second_layer.hidden_coordinates.recover import hidden_coordinate_queries, recover_in_hidden_coordinates
-from ..second_layer.hidden_coordinates.two_layers import (
-    MIN_OUTPUTS,
-    recover_two_layers,
-    second_layer_span,
-    two_layers_queries,
-)
-from .saturating import exact_view
+from ..second_layer.hidden_coordinates.two_layer_start import two_layers_queries
+from ..second_layer.hidden_coordinates.two_layers import MIN_OUTPUTS, recover_two_layers, second_layer_span
+from .saturating import View, exact_view
 
-__all__ = ["METHOD", "applies", "second_layer_in_hidden_coordinates", "two_layers_in_hidden_coordinates"]
+__all__ = ["METHOD", "applies", "second_layer_in_hidden_coordinates", "square_view", "two_layers_in_hidden_coordinates"]
 
 ROUTE = "saturation, hidden coordinates"
 _ACTIVATIONS = ("tanh", "sigmoid")  # 1 / g'(z + b) is a combination of three functions of z
 _TWO_LAYERS_ACTIVATION = "tanh"  # sigmoid units bend too little within the range of first-layer outputs
 _N_TRIALS = 8  # of directions for two layers (budget): one or two suffice for 20 units and more
+_N_TRIALS_SQUARE = 2  # the same if first-layer biases are fitted too: often there are no such layers
+_PASSES_NEARBY = 2  # of profiles (budget): each starts from better norms and biases, and leaves errors of 0.01
 _TIME_SHARE = 0.5  # share of `max_seconds` for these (budget); the rest is for the polish and other methods
 _MIN_UNITS = 2  # of a first layer whose gradients have null vectors
 
 
 def applies(problem):
-    """Whether widths, outputs and queries allow hidden coordinates: two hidden layers, ``m_2 <= m_1 <= D``.
+    """Whether widths, outputs and queries allow hidden coordinates: two or three hidden layers, ``m_2 <= m_1 <= D``.
 
-    With one output, and with three hidden layers, ``m_2 < m_1``: gradients give the first layer's biases only then.
+    With one output, ``m_2 < m_1``: gradients give the first layer's biases only then.
     """
     widths = problem.widths
     if widths is None or len(widths) not in (3, 4) or not _outputs_suffice(problem):
         return False
     m_1, m_2, m_L = widths[0], widths[1], widths[-1]
-    if not _free(problem, m_1) or (m_2 >= m_1 and (m_2 > m_1 or m_L == 1 or len(widths) == 4)):
+    if not _free(problem, m_1) or (m_2 >= m_1 and (m_2 > m_1 or m_L == 1)):
         return False
     if len(widths) == 3:
         return _affordable(problem, m_1, m_2)
@@ -80,7 +79,8 @@ class HiddenCoordinates:
         if len(problem.widths) == 3:
             found = second_layer_in_hidden_coordinates(problem, first, problem.widths[1])
         else:
-            view = exact_view(problem, first, problem.widths[1])
+            square = problem.widths[1] == problem.widths[0]
+            view = square_view(problem, first) if square else exact_view(problem, first, problem.widths[1])
             found = None if view is None else two_layers_in_hidden_coordinates(problem, view)
         if found is None or tuple(found.network.layer_widths) != tuple(problem.widths):
             return None
@@ -105,19 +105,34 @@ def second_layer_in_hidden_coordinates(problem, first, n_units=None):
     return found
 
 
+def square_view(problem, first):
+    """The view behind a first layer as wide as the second, with biases from profiles; None if it does not apply."""
+    m_1 = len(first.biases)
+    if not _outputs_suffice(problem) or not _free(problem, m_1) or not _two_layers_affordable(problem, m_1):
+        return None
+    with problem.log.stage("first-layer biases (profiles)", problem.oracle, m_1, "units"):
+        for _ in range(_PASSES_NEARBY):
+            first = measured_nearby(problem.oracle, first, problem.activations[0], problem.rng)
+    return View("interior", first, m_1)
+
+
 def two_layers_in_hidden_coordinates(problem, view):
-    """A `RecoveredNetwork` with three hidden layers, given the view behind an exact first one; None if it fails."""
+    """A `RecoveredNetwork` with three hidden layers, given the view behind the first one; None if it fails.
+
+    The first layer is exact, or as wide as the second (`square_view`).
+    """
     possible = _outputs_suffice(problem) and _free(problem, len(view.first.biases))
     if not possible or not _two_layers_affordable(problem, view.second_width):
         return None
     budget = problem.oracle.budget
-    with problem.log.stage("three hidden layers (hidden coordinates)", problem.oracle, _N_TRIALS, "trials") as entry:
+    n_trials = _N_TRIALS_SQUARE if view.second_width == len(view.first.biases) else _N_TRIALS
+    with problem.log.stage("three hidden layers (hidden coordinates)", problem.oracle, n_trials, "trials") as entry:
         try:
             model = HiddenModel(problem.oracle, view.first, problem.activations[0])
             basis = second_layer_span(model, view.second_width, problem.rng)
             tol = max(problem.fit_tol, view.tol)
             options = {"tol": tol, "deadline": budget.share(_TIME_SHARE), "progress": entry["progress"]}
-            found = recover_two_layers(model, basis, _N_TRIALS, problem.rng, **options)
+            found = recover_two_layers(model, basis, n_trials, problem.rng, **options)
             entry["residual"] = found.residual
         except (NotIdentified, BlackBoxError) as error:
             entry["failed"], found = str(error), None

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import least_squares
 
-__all__ = ["fit_profiles"]
+__all__ = ["fit_curvatures", "fit_profiles"]
 
 _NORM_GRID = np.geomspace(0.02, 12.0, 80)  # trial weight norms over half the rate (grid ratio 1.08: one valley)
+_CURVATURE_NORMS = np.geomspace(0.1, 6.0, 25)  # trial weight norms of tanh units (grid ratio 1.2)
+_CURVATURE_BIASES = np.linspace(-2.5, 2.5, 26)  # trial biases of them: beyond, they hardly bend
 _LEAST_PROFILE = 1e-12  # of a profile, relative to its largest value: rounding of differences
 
 
@@ -49,3 +51,25 @@ def _best_of_grid(q, y):
     if not np.isfinite(left[best]):  # no positive combination: a flat profile about its middle
         return 1.0, np.full(2, 0.5 * np.median(y))
     return norm, c[best] / scale[best] * np.exp(norm * q.mean() * np.array([-1.0, 1.0]))
+
+
+def fit_curvatures(q, curvatures, slopes):
+    """Norms, biases and relative residuals (m,) with which curvatures (n, m) are ``-2 norm tanh(norm q + bias)`` slopes.
+
+    A tanh unit bends so at positions q (n, m) along its weights, whatever follows it. A grid, then least squares.
+    """
+    fits = [_fit_curvature(q[:, k], curvatures[:, k], slopes[:, k]) for k in range(q.shape[1])]
+    return tuple(np.array(part) for part in zip(*fits, strict=True))
+
+
+def _fit_curvature(q, curvature, slope):
+    """Norm, bias and relative residual of one unit; within the grid."""
+    norms, biases = (x.reshape(-1, 1) for x in np.meshgrid(_CURVATURE_NORMS, _CURVATURE_BIASES))
+
+    def left(x):
+        return curvature + 2.0 * x[0] * np.tanh(x[0] * q + x[1]) * slope
+
+    start = int(np.argmin(np.sum(left((norms, biases)) ** 2, axis=1)))
+    bounds = ([_CURVATURE_NORMS[0], 2.0 * _CURVATURE_BIASES[0]], [_CURVATURE_NORMS[-1], 2.0 * _CURVATURE_BIASES[-1]])
+    fit = least_squares(left, [norms[start, 0], biases[start, 0]], bounds=bounds)
+    return fit.x[0], fit.x[1], float(np.sqrt(2.0 * fit.cost / max(np.sum(curvature**2), np.finfo(float).tiny)))
