@@ -5,11 +5,9 @@ import pytest
 
 from skident.identification.saturating.first_layer import FirstLayer
 from skident.identification.second_layer.hidden_coordinates.coordinates import HiddenModel
-from skident.identification.second_layer.hidden_coordinates.two_layers import (
-    _is_first_kind,
-    recover_two_layers,
-    second_layer_span,
-)
+from skident.identification.second_layer.hidden_coordinates.profiles import fit_curvatures
+from skident.identification.second_layer.hidden_coordinates.two_layer_start import _is_first_kind, two_layers_start
+from skident.identification.second_layer.hidden_coordinates.two_layers import recover_two_layers, second_layer_span
 from skident.metrics import relative_max_error
 from skident.oracle import NotIdentified, Oracle
 from tests.identifiers import make_identifier

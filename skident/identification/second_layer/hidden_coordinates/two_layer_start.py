@@ -16,7 +16,8 @@ from .profiles import fit_curvatures
 __all__ = ["two_layers_queries", "two_layers_start"]
 
 _N_BASES = 3  # points: directions of the second layer are equal at all of them
-_ROUNDS = 1  # further points, at which second-layer units are linear (a second one gains nothing)
+_ROUNDS = 2  # further points, at which second-layer units are linear; the second one only if units are missing
+_NEARLY_ALL = 0.85  # share of m_2 third-layer units from which others are assumed to be missing
 _AWAY = 0.3  # standard deviation of base points but the first, in outputs of tanh units
 _SPREAD = 0.25  # of points around a base (tuned on 40-40-30-20-10: 0.2 to 0.4 are alike)
 _SPREAD_LINEAR = 0.2  # the same where second-layer units are linear (0.05 to 0.2 are alike)
@@ -83,15 +84,19 @@ def two_layers_start(model, basis, trial, rng):
     norms, biases, residuals = _norms_and_biases(basis, bases, U, third)
     if np.median(residuals) > _MAX_CURVATURE_RESIDUAL:
         return None
+    linear = np.empty((0, n_units))
     for _ in range(_ROUNDS):
         at = _where_linear(model, basis, U.T * norms, biases)
         bases.append(_observed(model, basis, at, _SPREAD_LINEAR, dimension, rng))
-        parts = sorted((bases[-1].ones, bases[-1].others), key=lambda part: np.sum(_cosines(U, part)))
-        third.append(parts[0])
-        nearest = parts[1][np.argsort(-_cosines(parts[1], U), kind="stable")]
-        U = _filled(_distinct(np.vstack([nearest, U]), n_units, _SAME_COSINE), n_units, rng)
+        U, others = _by_known(bases[-1], U)
+        third.append(others)
         norms, biases, _ = _norms_and_biases(basis, bases, U, third)
-    return _network(model, basis, (U.T * norms, biases), bases[-1], _distinct(third[-1], n_units, _SAME_COSINE_THIRD))
+        linear = _distinct(np.vstack([others, linear]), n_units, _SAME_COSINE_THIRD)
+        if not _NEARLY_ALL * n_units <= len(linear) < n_units:
+            break
+    else:
+        linear = _filled(linear, n_units, rng)  # a fit with a unit too few ends in a local minimum
+    return _network(model, basis, (U.T * norms, biases), bases[-1], linear)
 
 
 def _observed(model, basis, at, spread, dimension, rng):
@@ -137,6 +142,21 @@ def _by_layer(bases):
         second.append(here.ones if ones > rest else here.others)
         third.append(here.others if ones > rest else here.ones)
     return second, third
+
+
+def _by_known(base, U):
+    """Directions of the second layer (m_2, k) at a base, given less accurate ones U (m_2, k), and those of the third.
+
+    Without copies at other points, one assigned to the second layer beyond m_2 is one of the third.
+    """
+    rest, most = sorted((base.ones, base.others), key=lambda part: np.sum(_cosines(U, part)))
+    X = np.vstack([most, rest])
+    known = _cosines(X, U)
+    candidates = np.flatnonzero((known > _SAME_COSINE) | (np.arange(len(X)) < len(most)))
+    candidates = candidates[np.argsort(-known[candidates], kind="stable")]
+    second = _distinct(np.vstack([X[candidates], U]), len(U), _SAME_COSINE)
+    second = second if len(second) == len(U) else U
+    return second, X[_cosines(X, second) < _SAME_COSINE]
 
 
 def _by_support(second):

@@ -25,11 +25,13 @@ _SPAN_POINTS = 2.0  # gradients per dimension of the span of second-layer weight
 _FIT_SPREAD = 1.6  # standard deviation of first-layer pre-activations of the fit, over the rate
 _VALUES_PER_PARAMETER = 4.0  # of the fit: with fewer, it fits samples and not the network while it is far from both
 _STEPS = 15  # of a fit, between checks whether it converges
+_STEPS_LARGE = 10  # the same of large networks, whose steps take seconds
 _ROUNDS = ((600, 40), (np.inf, 10))  # of so many steps, by the number of parameters up to which they are fast (budget)
 _GAIN = 0.9  # of the residual by every round, or the next directions are tried
-_SLOW = 0.05  # residual above which a round that gains less ends a fit
+_SLOW = 0.05  # residual above which a round that gains less ends a fit; `_NEARLY` for large networks
 _NEARLY = 3e-4  # residual from which a fit converges quadratically if no unit is redundant
 _RANK_GAP = 0.2  # ratio of singular values at the rank of a tensor: the fit leaves errors of 1e-4, not zeros
+_RANK_GAP_LARGE = 0.02  # the same of large networks: among 64 values a ratio of 0.2 occurs by chance, and costs 20 s
 _TENSOR_POINTS = 8  # beyond the width, at which the tensor has full rank
 _DENSE_LIMIT = 4000  # parameters up to which normal equations are formed: fewer steps than conjugate gradients
 
@@ -115,17 +117,19 @@ class _Fit:
 def _fitted(model, basis, start, rng, tol, deadline):
     """The `_Fit` from a start, its third layer narrowed if it is too wide, and the relative residual."""
     Z = model.random_preactivations(_FIT_SPREAD, _n_samples(start, len(basis)), rng)
-    stopping = Stopping(max_iter=_STEPS, target=0.1 * tol, patience=_STEPS, deadline=deadline)
+    small = start.n_parameters <= _DENSE_LIMIT
+    steps, slow, gap = (_STEPS, _SLOW, _RANK_GAP) if small else (_STEPS_LARGE, _NEARLY, _RANK_GAP_LARGE)
+    stopping = Stopping(max_iter=steps, target=0.1 * tol, patience=steps, deadline=deadline)
     fit, residual, narrowed = _Fit(model, start, Z, model.at_preactivations(Z)).with_readout(basis), np.inf, False
     for _ in range(next(rounds for most, rounds in _ROUNDS if most >= start.n_parameters)):
         before = residual
         fit, residual = fit.continued(basis, stopping)
         if residual < _NEARLY and not narrowed:
-            narrowed, network = True, _narrowed(fit.model, basis, fit.network, rng)
+            narrowed, network = True, _narrowed(fit.model, basis, fit.network, gap, rng)
             if network is not None:
                 other, left = replace(fit, network=network).with_readout(basis).continued(basis, stopping)
                 fit, residual = (other, left) if left < tol else (fit, residual)
-        stuck = residual > _GAIN * before and residual > _SLOW
+        stuck = residual > _GAIN * before and residual > slow
         if residual < tol or stuck or time.perf_counter() > deadline:
             break
     return fit, residual
@@ -136,7 +140,7 @@ def _n_samples(network, n_inputs):
     return int(_VALUES_PER_PARAMETER * network.n_parameters / network.n_outputs) + n_inputs
 
 
-def _narrowed(model, basis, network, rng):
+def _narrowed(model, basis, network, gap, rng):
     """The network without redundant units in its third layer; None if there are none, or no gap shows their number.
 
     Behind a second layer that is nearly known, gradients by its outputs are a tensor of rank m_3, as behind the first.
@@ -151,7 +155,7 @@ def _narrowed(model, basis, network, rng):
     values = svd(T.reshape(m_2, -1), compute_uv=False)
     ratios = values[1:] / np.maximum(values[:-1], np.finfo(float).tiny)
     m_3 = int(np.argmin(ratios)) + 1
-    if m_3 >= len(b_3) or ratios[m_3 - 1] > _RANK_GAP:
+    if m_3 >= len(b_3) or ratios[m_3 - 1] > gap:
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # parallel output weights: the residual of the fit decides
