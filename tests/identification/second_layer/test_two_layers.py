@@ -44,6 +44,27 @@ def test_rate_of_recovery(sizes, make_planted, rng):
     assert n_good >= 3
 
 
+def test_norms_and_biases_from_curvatures(rng):
+    """Curvatures over slopes of a tanh unit do not depend on what follows it."""
+    norms, biases = np.array([0.6, 1.4, 2.5]), np.array([0.3, -0.5, 0.1])
+    q, slopes = rng.standard_normal((60, 3)), rng.standard_normal((60, 3))
+    found = fit_curvatures(q, -2.0 * norms * np.tanh(norms * q + biases) * slopes, slopes)
+    np.testing.assert_allclose(found[0], norms, rtol=1e-5)
+    np.testing.assert_allclose(found[1], biases, atol=1e-5)
+
+
+def test_start_where_the_second_layer_is_linear(make_planted, rng):
+    """Directions of both layers to a few per cent, with norms and biases of the second one."""
+    network = make_planted((40, 40, 40, 40, 10), seed=0, bias_scale=0.3)
+    start = two_layers_start(exact_model(network), np.eye(40), 0, rng)
+    W, found = network.weights[1], start.weights[0]
+    cosines = (W / np.linalg.norm(W, axis=0)).T @ (found / np.linalg.norm(found, axis=0))
+    nearest = np.abs(cosines).argmax(axis=1)
+    assert np.median(np.abs(cosines).max(axis=1)) > 0.998
+    assert np.median(np.linalg.norm(found, axis=0)[nearest] / np.linalg.norm(W, axis=0)) == pytest.approx(1.0, abs=0.05)
+    assert start.layer_widths[1] >= 36
+
+
 def test_span_of_second_layer_weights(make_planted, rng):
     network = make_planted((14, 12, 7, 5, 3), seed=0, bias_scale=0.3)
     basis = second_layer_span(exact_model(network), 7, rng)

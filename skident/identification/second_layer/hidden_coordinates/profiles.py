@@ -54,7 +54,7 @@ def _best_of_grid(q, y):
 
 
 def fit_curvatures(q, curvatures, slopes):
-    """Norms, biases and relative residuals (m,) with which curvatures (n, m) are ``-2 norm tanh(norm q + bias)`` slopes.
+    """Norms, biases and relative residuals (m,) of curvatures (n, m) ``-2 norm tanh(norm q + bias)`` times slopes.
 
     A tanh unit bends so at positions q (n, m) along its weights, whatever follows it. A grid, then least squares.
     """

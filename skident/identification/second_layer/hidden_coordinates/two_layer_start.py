@@ -34,7 +34,7 @@ _SAME_COSINE = 0.9  # of directions at different points that are those of one un
 _SAME_COSINE_THIRD = 0.75  # the same of third-layer units, whose directions vary from point to point
 _RIDGE = 1e-3  # of second-layer weights, squared: errors of directions, 0.03, hide smaller singular values
 _MAX_CURVATURE_RESIDUAL = 0.5  # median, relative: right directions leave 0.1, wrong ones more than 0.8
-_FEW_UNITS = 32  # up to which a fit from directions alone is fast, and directions of layers are often mixed
+_FEW_UNITS = 20  # up to which directions are too uncertain for norms and biases, and a fit without these is fast
 
 
 @dataclass(frozen=True)
@@ -73,13 +73,15 @@ def two_layers_start(model, basis, trial, rng):
     """
     n_units, excess = basis.shape[1], _EXCESSES[trial % len(_EXCESSES)]
     dimension = min(int((1.0 + excess) * n_units), int(_MOST_OF_ALL * n_units * (n_units + 1) / 2))
-    places = [model.center + model.unit * _AWAY * rng.standard_normal(len(basis)) * (i > 0) for i in range(_N_BASES)]
-    bases = [_observed(model, basis, at, _SPREAD, dimension, rng) for at in places]
+    bases = []
+    for i in range(_N_BASES):
+        at = model.center + model.unit * _AWAY * rng.standard_normal(len(basis)) * (i > 0)
+        bases.append(_observed(model, basis, at, _SPREAD, dimension, rng))
     second, third = _by_layer(bases)
     if not len(np.concatenate(second)) or not len(np.concatenate(third)):
         return None
     U = _filled(_distinct(_by_support(second), n_units, _SAME_COSINE), n_units, rng)
-    if n_units <= _FEW_UNITS and trial % 2 == 0:
+    if n_units <= _FEW_UNITS:
         return _plain_network(model, basis, U, third)
     norms, biases, residuals = _norms_and_biases(basis, bases, U, third)
     if np.median(residuals) > _MAX_CURVATURE_RESIDUAL:
@@ -94,8 +96,6 @@ def two_layers_start(model, basis, trial, rng):
         linear = _distinct(np.vstack([others, linear]), n_units, _SAME_COSINE_THIRD)
         if not _NEARLY_ALL * n_units <= len(linear) < n_units:
             break
-    else:
-        linear = _filled(linear, n_units, rng)  # a fit with a unit too few ends in a local minimum
     return _network(model, basis, (U.T * norms, biases), bases[-1], linear)
 
 

@@ -25,13 +25,16 @@ _SPAN_POINTS = 2.0  # gradients per dimension of the span of second-layer weight
 _FIT_SPREAD = 1.6  # standard deviation of first-layer pre-activations of the fit, over the rate
 _VALUES_PER_PARAMETER = 4.0  # of the fit: with fewer, it fits samples and not the network while it is far from both
 _STEPS = 15  # of a fit, between checks whether it converges
-_STEPS_LARGE = 10  # the same of large networks, whose steps take seconds
+_STEPS_LARGE = 5  # the same of large networks, whose steps take seconds
 _ROUNDS = ((600, 40), (np.inf, 10))  # of so many steps, by the number of parameters up to which they are fast (budget)
 _GAIN = 0.9  # of the residual by every round, or the next directions are tried
 _SLOW = 0.05  # residual above which a round that gains less ends a fit; `_NEARLY` for large networks
 _NEARLY = 3e-4  # residual from which a fit converges quadratically if no unit is redundant
 _RANK_GAP = 0.2  # ratio of singular values at the rank of a tensor: the fit leaves errors of 1e-4, not zeros
 _RANK_GAP_LARGE = 0.02  # the same of large networks: among 64 values a ratio of 0.2 occurs by chance, and costs 20 s
+_GROWTH_STARTS = 6  # random starts of a unit that is missing (budget)
+_GROWTH_STEPS = 40  # steps of each, of 100 parameters
+_GROWN = 0.97  # of the residual that a missing unit may leave: the others already explain most of its outputs
 _TENSOR_POINTS = 8  # beyond the width, at which the tensor has full rank
 _DENSE_LIMIT = 4000  # parameters up to which normal equations are formed: fewer steps than conjugate gradients
 
@@ -105,9 +108,7 @@ class _Fit:
         first, inner, m = self.model.first, self.network, len(basis)
         weights, biases = [np.eye(m), basis @ inner.weights[0], *inner.weights[1:]], [np.zeros(m), *inner.biases]
         network = FeedforwardNetwork(weights, biases, self.model.activation)
-        network, residual = fit_network(
-            network, self.Z, self.Y, stopping, dense_limit=_DENSE_LIMIT, scaled_first=True
-        )
+        network, residual = fit_network(network, self.Z, self.Y, stopping, dense_limit=_DENSE_LIMIT, scaled_first=True)
         scales, shifts = np.diag(network.weights[0]), network.biases[0]
         first = replace(first, weights=first.weights * scales, biases=first.biases * scales + shifts)
         inner = inner.with_parameters([basis.T @ network.weights[1], *network.weights[2:]], network.biases[1:])
@@ -129,10 +130,34 @@ def _fitted(model, basis, start, rng, tol, deadline):
             if network is not None:
                 other, left = replace(fit, network=network).with_readout(basis).continued(basis, stopping)
                 fit, residual = (other, left) if left < tol else (fit, residual)
+        if not small and residual > _NEARLY:
+            fit = _grown(fit, basis, deadline, rng)
         stuck = residual > _GAIN * before and residual > slow
         if residual < tol or stuck or time.perf_counter() > deadline:
             break
     return fit, residual
+
+
+def _grown(fit, basis, deadline, rng):
+    """The `_Fit` with the unit of the third layer that explains most of the residual; unchanged with m_2 units."""
+    g, (W, T, A), (b_2, b_3, shift) = fit.network.activations[0], fit.network.weights, fit.network.biases
+    C, best, least = fit.inputs(basis), None, _GROWN
+    if T.shape[1] >= basis.shape[1]:
+        return fit
+    H, left = g(C @ W + b_2), fit.Y - fit.network(C)
+    for _ in range(_GROWTH_STARTS):
+        w = rng.standard_normal((len(T), 1)) / np.sqrt(len(T))
+        columns = np.column_stack([g(H @ w), np.ones(len(H))])
+        readout = np.linalg.lstsq(columns, left, rcond=None)[0]
+        unit = FeedforwardNetwork([w, readout[:-1]], [np.zeros(1), readout[-1]], fit.model.activation)
+        unit, residual = fit_network(unit, H, left, Stopping(max_iter=_GROWTH_STEPS, deadline=deadline))
+        if residual < least:
+            best, least = unit, residual
+    if best is None:
+        return fit
+    (w, a), (b, d) = best.weights, best.biases
+    weights, biases = [W, np.hstack([T, w]), np.vstack([A, a])], [b_2, np.concatenate([b_3, b]), shift + d]
+    return replace(fit, network=FeedforwardNetwork(weights, biases, fit.model.activation))
 
 
 def _n_samples(network, n_inputs):
