@@ -8,7 +8,7 @@ from ..attempt import polished_attempt
 from ..second_layer.hidden_coordinates.coordinates import HiddenModel
 from ..second_layer.hidden_coordinates.first_layer import measured_nearby
 from ..second_layer.hidden_coordinates.recover import hidden_coordinate_queries, recover_in_hidden_coordinates
-from ..second_layer.hidden_coordinates.two_layer_start import two_layers_queries
+from ..second_layer.hidden_coordinates.two_layer_start import FEW_UNITS, two_layers_queries
 from ..second_layer.hidden_coordinates.two_layers import MIN_OUTPUTS, recover_two_layers, second_layer_span
 from .saturating import View, exact_view
 
@@ -27,7 +27,8 @@ _MIN_UNITS = 2  # of a first layer whose gradients have null vectors
 def applies(problem):
     """Whether widths, outputs and queries allow hidden coordinates: two or three hidden layers, ``m_2 <= m_1 <= D``.
 
-    With one output, ``m_2 < m_1``: gradients give the first layer's biases only then.
+    With one output, ``m_2 < m_1``: gradients give the first layer's biases only then. Three hidden layers of equal
+    width need more than a few units.
     """
     widths = problem.widths
     if widths is None or len(widths) not in (3, 4) or not _outputs_suffice(problem):
@@ -37,7 +38,7 @@ def applies(problem):
         return False
     if len(widths) == 3:
         return _affordable(problem, m_1, m_2)
-    return widths[2] <= m_2 and _two_layers_affordable(problem, m_2)
+    return widths[2] <= m_2 and (m_2 < m_1 or m_1 > FEW_UNITS) and _two_layers_affordable(problem, m_2)
 
 
 def _outputs_suffice(problem):
@@ -108,7 +109,8 @@ def second_layer_in_hidden_coordinates(problem, first, n_units=None):
 def square_view(problem, first):
     """The view behind a first layer as wide as the second, with biases from profiles; None if it does not apply."""
     m_1 = len(first.biases)
-    if not _outputs_suffice(problem) or not _free(problem, m_1) or not _two_layers_affordable(problem, m_1):
+    possible = _outputs_suffice(problem) and _free(problem, m_1) and m_1 > FEW_UNITS
+    if not possible or not _two_layers_affordable(problem, m_1):
         return None
     with problem.log.stage("first-layer biases (profiles)", problem.oracle, m_1, "units"):
         for _ in range(_PASSES_NEARBY):

@@ -13,7 +13,7 @@ from skident.network import FeedforwardNetwork, get_activation
 from .coordinates import hessian_queries
 from .profiles import fit_curvatures
 
-__all__ = ["two_layers_queries", "two_layers_start"]
+__all__ = ["FEW_UNITS", "two_layers_queries", "two_layers_start"]
 
 _N_BASES = 3  # points: directions of the second layer are equal at all of them
 _ROUNDS = 2  # further points, at which second-layer units are linear; the second one only if units are missing
@@ -34,7 +34,7 @@ _SAME_COSINE = 0.9  # of directions at different points that are those of one un
 _SAME_COSINE_THIRD = 0.75  # the same of third-layer units, whose directions vary from point to point
 _RIDGE = 1e-3  # of second-layer weights, squared: errors of directions, 0.03, hide smaller singular values
 _MAX_CURVATURE_RESIDUAL = 0.5  # median, relative: right directions leave 0.1, wrong ones more than 0.8
-_FEW_UNITS = 20  # up to which directions are too uncertain for norms and biases, and a fit without these is fast
+FEW_UNITS = 20  # up to which directions are too uncertain for norms and biases, and a fit without these is fast
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def two_layers_start(model, basis, trial, rng):
     if not len(np.concatenate(second)) or not len(np.concatenate(third)):
         return None
     U = _filled(_distinct(_by_support(second), n_units, _SAME_COSINE), n_units, rng)
-    if n_units <= _FEW_UNITS:
+    if n_units <= FEW_UNITS:
         return _plain_network(model, basis, U, third)
     norms, biases, residuals = _norms_and_biases(basis, bases, U, third)
     if np.median(residuals) > _MAX_CURVATURE_RESIDUAL:
