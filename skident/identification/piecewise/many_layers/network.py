@@ -175,7 +175,7 @@ class _ManyLayers:
             fit, n_units = self._sign_fit(search, last), len(search.units)
             if last and fit.linear.shape[1]:
                 fit = self._with_units_from_linear(search, fit)
-            fit = self._without_new_units(search, fit)
+            fit = self._without_doubtful_units(search, fit)
             if fit.complete or last:
                 break
             self.critical.extend_along(self._further_lines(depth, prefix), prefix)
@@ -186,19 +186,20 @@ class _ManyLayers:
         search.from_linear(fit.linear)
         return fit if len(search.units) == len(fit.signs) else self._sign_fit(search, True)
 
-    def _without_new_units(self, search, fit):
-        """The `SignFit` without units that are new in this round, if deeper critical points contradict these.
+    def _without_doubtful_units(self, search, fit):
+        """The `SignFit` without units that are new or hardly tested, if deeper critical points contradict these.
 
         Facets of rare units of the next layer fit the layer as well as its own units do.
         """
-        new = sorted(search.units[search.n_started :], key=lambda unit: len(unit.members))
-        for unit in new[:_MOST_DOUBTED] if search.n_started else ():
+        doubtful = search.doubtful()[:_MOST_DOUBTED]
+        for some in ([doubtful] if len(doubtful) > 1 else []) + [[unit] for unit in doubtful]:
             before = search.units
-            search.units = [one for one in before if one is not unit]
-            other = self._sign_fit(search, True)
+            search.units = [unit for unit in before if unit not in some]
+            other = self._sign_fit(search, True) if 0 < len(search.units) < len(before) else fit
             if other.is_better(fit) or other.is_clearer(fit):
                 fit = other
-                search.explained[unit.members] = False
+                for unit in some:
+                    search.explained[unit.members] = False
             else:
                 search.units = before
         return fit

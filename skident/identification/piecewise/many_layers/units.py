@@ -30,7 +30,7 @@ _NEW_SHARE = 0.5  # of a unit's critical points that no other unit explains, at 
 _LEAST_KNOWN = 0.45  # share of weights that is known of a unit, unless it has
 _MANY_MEMBERS = 30  # critical points, or more
 _MOSTLY_KNOWN = 0.7  # share of the weights of a unit that counts with unknown ones
-_FEWER_TESTED = 8  # of a unit of which all weights are known, and all predicted points are right
+_FEWER_TESTED = 8  # of a unit of which no unknown weight matters, and all predicted points are right
 _LEAST_TESTED = 20  # predicted points of other units
 FURTHER_GRID = 400  # positions on these, at which units are predicted
 _LEAST_CLUSTER = 4  # critical points of one jump from which a unit is solved for
@@ -235,8 +235,14 @@ class LayerSearch:
 
     def _is_new_unit(self, unit):
         """Whether outputs confirm a unit, and no other one explains its critical points."""
-        tested = unit.n_tested >= (_FEWER_TESTED if unit.share == 1.0 and unit.mask.all() else _LEAST_TESTED)
+        tested = unit.n_tested >= (_FEWER_TESTED if unit.share == 1.0 and self._is_resolved(unit) else _LEAST_TESTED)
         return tested and unit.share >= self.accepted and self._explains_new_points(unit)
+
+    def doubtful(self):
+        """Units that are new beside earlier ones, or that few outputs confirm, those with few critical points first."""
+        new = self.units[self.n_started :]
+        new = new if self.n_started else [unit for unit in new if unit.n_tested < _LEAST_TESTED and not unit.mask.all()]
+        return sorted(new, key=lambda unit: len(unit.members))
 
     def _explains_new_points(self, unit):
         """Whether no other unit explains the critical points of a unit."""
