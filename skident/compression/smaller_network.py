@@ -8,7 +8,7 @@ import numpy as np
 
 from skident.fitting.least_squares import Stopping, fit_network
 from skident.fitting.pruning import prune_units, removal_costs, remove_cheap, remove_unit
-from skident.linalg import column_units
+from skident.linalg import column_units, svd
 from skident.network import FeedforwardNetwork
 from skident.oracle import probabilities_from_logits
 
@@ -160,7 +160,7 @@ def rows_around(X, n_rows, spread, rng):
 
     X (n, D); returns (n_rows, D).
     """
-    _, s, Vt = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
+    _, s, Vt = svd(X - X.mean(axis=0), full_matrices=False)
     steps = rng.standard_normal((n_rows, len(s))) @ (s[:, None] * Vt) / np.sqrt(len(X))
     return X[rng.randint(len(X), size=n_rows)] + spread * steps
 

@@ -7,6 +7,8 @@ from numbers import Real
 import numpy as np
 from sklearn.utils import check_array, check_random_state
 
+from skident.linalg import svd
+
 from ._checks import check_count, check_real
 
 __all__ = ["HierarchicalTarget", "make_hierarchical_target"]
@@ -237,12 +239,12 @@ def _check_architecture(n_features, widths, alphas, connections):
 
 def _conditioned(k, q, kappa, rng):
     """(k, q) with random singular vectors and singular values spread evenly over [1 / kappa, 1]."""
-    U, _, Vt = np.linalg.svd(rng.standard_normal((k, q)), full_matrices=False)
+    U, _, Vt = svd(rng.standard_normal((k, q)), full_matrices=False)
     return (U * np.linspace(1.0, 1.0 / kappa, U.shape[1])) @ Vt
 
 
 def _mixture_roots(d, n_components, rng):
     """Well-conditioned Sigma_i with rows of norm one, (c, d, d)."""
-    U, _, Vt = np.linalg.svd(rng.standard_normal((n_components, d, d)))
+    U, _, Vt = svd(rng.standard_normal((n_components, d, d)))
     roots = (U * np.linspace(1.5, 0.75, d)) @ Vt
     return roots / np.linalg.norm(roots, axis=2, keepdims=True)

@@ -7,6 +7,8 @@ import math
 
 import numpy as np
 
+from skident.linalg import svd
+
 from .problem import LossTerms, QuadraticProblem, exact_offsets
 
 __all__ = [
@@ -46,7 +48,7 @@ def collinearity(problem):
     X = problem.linear_inputs if problem.fit_intercept and problem.fit_linear else problem.X
     largest = np.abs(X).max(axis=0)
     X = X / np.where(largest > 0, largest, 1.0)
-    S = np.linalg.svd(X / np.maximum(np.linalg.norm(X, axis=0), 1e-300), compute_uv=False)
+    S = svd(X / np.maximum(np.linalg.norm(X, axis=0), 1e-300), compute_uv=False)
     return float(S[-1] / S[0]) if len(S) == problem.d and S[0] > 0 else 0.0
 
 

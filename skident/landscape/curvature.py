@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.linalg import svd
+
 __all__ = [
     "form_hessian_product",
     "null_vectors",
@@ -99,6 +101,6 @@ def form_hessian_product(problem, W, v, gradient, U):
 def null_vectors(W, v, tol=_NULL_TOL):
     """Orthonormal columns a with ``W^T D_v a = 0``, (k, k - rank); `tol` is relative to the largest singular value."""
     weighted = v[:, None] * W
-    U, S, _ = np.linalg.svd(weighted, full_matrices=True)
+    U, S, _ = svd(weighted, full_matrices=True)
     rank = int(np.sum(S > tol * S[0])) if len(S) and S[0] > 0 else 0
     return U[:, rank:]

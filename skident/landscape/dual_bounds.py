@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skident.linalg import smat, svec, svec_outer
+from skident.linalg import smat, svd, svec, svec_outer
 
 from .bounded_sums import BoundedSums, deflated, gamma, inflated, norm_upper_bound, normalized, precisions
 from .descent import newton_step
@@ -239,7 +239,7 @@ def _alternating_projections(problem, attempts=400):
     terms = [problem.X] * problem.fit_linear + [np.ones((n, 1))] * problem.fit_intercept
     terms = np.hstack(terms)
     beside = np.linalg.qr(terms, mode="complete")[0][:, terms.shape[1] :]
-    U, S, Vt = np.linalg.svd(svec_outer(problem.X).T @ beside / n, full_matrices=False)
+    U, S, Vt = svd(svec_outer(problem.X).T @ beside / n, full_matrices=False)
     kept = S > 1e-9 * S.max(initial=0.0)
     U, S, Vt = U[:, kept], S[kept], Vt[kept]
     target = svec(np.eye(d))

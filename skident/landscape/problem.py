@@ -12,6 +12,8 @@ from numbers import Real
 
 import numpy as np
 
+from skident.linalg import svd
+
 __all__ = ["LossTerms", "NO_TERMS", "QuadraticProblem", "exact_offsets"]
 
 _LARGE = 4.0  # means beyond this many standard deviations are offsets; below, subtracting them gains no digits
@@ -124,7 +126,7 @@ class QuadraticProblem:
     @functools.cached_property
     def _linear_svd(self):
         """``X_c / sqrt(n) = U S Vt`` without directions that are zero to rounding, and ``S / (S^2 + ridge)``."""
-        U, S, Vt = np.linalg.svd(self.linear_inputs / np.sqrt(self.n), full_matrices=False)
+        U, S, Vt = svd(self.linear_inputs / np.sqrt(self.n), full_matrices=False)
         size = max(S[0] if len(S) else 0.0, np.sqrt(np.mean(self.X**2)))
         kept = _RANK_ROUNDINGS * max(self.X.shape) * np.finfo(float).eps * size < S
         U, S, Vt = U[:, kept], S[kept], Vt[kept]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from skident.base.kernel_reference import is_significantly_better
+from skident.linalg import svd
 from skident.optim import best_of
 
 from .convex_solver import QuadraticSystem, solve_convex
@@ -93,7 +94,7 @@ def relevance(problem, alpha, linear_weight):
 
 def linear_errors(problem):
     """Squared leave-one-out errors (n,) of linear and constant terms with their best ridge, and that ridge."""
-    U, S, _ = np.linalg.svd(problem.linear_inputs / np.sqrt(problem.n), full_matrices=False)
+    U, S, _ = svd(problem.linear_inputs / np.sqrt(problem.n), full_matrices=False)
     kept = S**2 > _NULL_EIGENVALUE * S[0] ** 2
     squares = _squared_errors(U[:, kept], S[kept] ** 2, problem, _LINEAR_RIDGES)
     i = int(np.argmin(squares.mean(axis=1)))

@@ -14,6 +14,8 @@ import numpy as np
 
 from skident.budget import check_deadline
 
+from .singular_values import svd
+
 __all__ = ["JennrichFactors", "JointPencil", "jennrich", "joint_pencil", "matrix_pencil"]
 
 _RANK_TOL = 1e-13  # of the largest singular value, below which a direction is rounding: 500 eps
@@ -83,7 +85,7 @@ def _check_counts(rank, n_draws, dimension):
 
 def _leading(flat, rank, what):
     """Orthonormal columns (n, rank) spanning the columns of a matrix."""
-    Q, values, _ = np.linalg.svd(flat, full_matrices=False)
+    Q, values, _ = svd(flat, full_matrices=False)
     if not (len(values) >= rank and values[rank - 1] > _RANK_TOL * values[0]):
         seen = int(np.count_nonzero(values > _RANK_TOL * values[0]))
         raise ValueError(
@@ -298,7 +300,7 @@ def joint_pencil(matrices, rank, *, base=None, n_draws=20, max_iter=10, rng=None
 
 def _rank_one(slices):
     """Best unit v (..., a) and w (..., b) with ``v w^T`` nearest to the matrices (..., a, b)."""
-    left, values, right = np.linalg.svd(slices, full_matrices=False)
+    left, values, right = svd(slices, full_matrices=False)
     return left[..., 0], values[..., :1] * right[..., 0, :]
 
 

@@ -11,6 +11,8 @@ import scipy.spatial
 
 from skident.budget import OutOfBudgetError, check_deadline, chunks, require_memory
 
+from .singular_values import svd
+
 __all__ = ["UndecidedSignsError", "nearest_signs", "solve_signs"]
 
 _RANK_TOL = 1e-8  # of the largest pivot, root of eps: columns below it depend on the others
@@ -93,7 +95,7 @@ def nearest_signs(M, r, n=32):
 def _chance(M, tol):
     """How many of all sign vectors solve equations with these singular values to accuracy tol, by chance alone."""
     E, K = M.shape
-    shares = 2.0 * tol * np.sqrt(E) / np.maximum(np.linalg.svd(M, compute_uv=False), np.finfo(float).tiny)
+    shares = 2.0 * tol * np.sqrt(E) / np.maximum(svd(M, compute_uv=False), np.finfo(float).tiny)
     return float(np.exp2(K + np.sum(np.log2(np.minimum(shares, 1.0)))))
 
 

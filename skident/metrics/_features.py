@@ -6,6 +6,8 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from sklearn.utils import check_array
 
+from skident.linalg import svd
+
 __all__ = ["feature_recovery_error", "neuron_correlation"]
 
 
@@ -57,7 +59,7 @@ def feature_recovery_error(true_features, features):
         raise ValueError("true_features are all zero; their relative error is not defined.")
     k = max(S.shape[1], T.shape[1])
     S, T = (np.pad(A, ((0, 0), (0, k - A.shape[1]))) for A in (S, T))
-    U, _, Vt = np.linalg.svd(T.T @ S)
+    U, _, Vt = svd(T.T @ S)
     return float(np.sum((S - T @ (U @ Vt)) ** 2)) / size
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils import check_array
 
+from skident.linalg import svd
+
 __all__ = ["subspace_distance"]
 
 
@@ -15,7 +17,7 @@ def _orthonormal_basis(basis, name):
     columns = basis / np.where(scale > 0, scale, 1.0)
     norms = np.linalg.norm(columns, axis=0)
     Q, R = np.linalg.qr(columns / np.where(norms > 0, norms, 1.0))
-    singular_values = np.linalg.svd(R, compute_uv=False)
+    singular_values = svd(R, compute_uv=False)
     tolerance = singular_values[0] * max(basis.shape) * np.finfo(np.float64).eps
     rank = int(np.count_nonzero(singular_values > tolerance))
     if rank < basis.shape[1]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
+from skident.linalg import svd
+
 from .activations import Activation, get_activation
 
 __all__ = ["PartlyLinear", "partly_linear", "with_linear_skip", "with_skip_of_first_layer"]
@@ -92,7 +94,7 @@ def with_linear_skip(network, matrix):
     >>> print(with_linear_skip(network, np.array([[3.0]])))
     FeedforwardNetwork(1 -> 2 -> 1, tanh and 1 linear, output identity)
     """
-    left, sizes, right = np.linalg.svd(np.asarray(matrix, dtype=float), full_matrices=False)
+    left, sizes, right = svd(np.asarray(matrix, dtype=float), full_matrices=False)
     kept = sizes > _RANK_TOL * sizes.max(initial=0.0)
     n = int(kept.sum())
     if n == 0:
@@ -132,7 +134,7 @@ def with_skip_of_first_layer(network, matrix):
     0.0
     """
     (W1, W2, V), (b1, b2, offset) = network.weights, network.biases
-    read, sizes, written = np.linalg.svd(np.asarray(matrix, dtype=float), full_matrices=False)
+    read, sizes, written = svd(np.asarray(matrix, dtype=float), full_matrices=False)
     n, m_2 = len(sizes), len(b2)
     weights = [
         np.hstack([W1, np.zeros((len(W1), n))]),

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.linalg import svd
+
 __all__ = ["LowRankMeasures", "low_rank_measures", "rank_ratio", "rank_theorem_bound"]
 
 _RANK_TOLERANCE = 1e-2  # singular values below this share of the largest do not count as rank
@@ -33,14 +35,14 @@ def rank_ratio(singular_values):
 
 def low_rank_measures(weights, X, G, escape_speed):
     """`LowRankMeasures` of an escape direction of speed s with layers of norm one."""
-    spectra, nonlinear, A = [np.linalg.svd(X, compute_uv=False)], [], X
+    spectra, nonlinear, A = [svd(X, compute_uv=False)], [], X
     for W in weights[:-1]:
         Z = A @ W
         A = np.maximum(Z, 0.0)
-        spectra.append(np.linalg.svd(A, compute_uv=False))
+        spectra.append(svd(A, compute_uv=False))
         nonlinear.append(float(np.sum((A - Z) ** 2) / max(np.sum(Z**2), np.finfo(float).tiny)))
     used = sum(math.log(max(np.sum((s / s[0]) ** 2), 1.0)) for s in spectra if s[0] > 0)
-    values = [np.linalg.svd(W, compute_uv=False) for W in weights]
+    values = [svd(W, compute_uv=False) for W in weights]
     return LowRankMeasures(
         layer_singular_values=values,
         rank_ratio=np.array([rank_ratio(s) for s in values]),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skident.linalg import contract_symmetric, flatten_symmetric, jennrich, joint_pencil, n_symmetric_entries, smat
+from skident.linalg import contract_symmetric, flatten_symmetric, jennrich, joint_pencil, n_symmetric_entries, smat, svd
 
 from .scalars import fix_signs, recover_scalars
 
@@ -99,7 +99,7 @@ def _family(tensors, D, order, rng):
 
 def _joint_directions(tensors, D, order, n_units, rank_tol, n_draws, rng):
     family = _family(tensors, D, order, rng)
-    spectrum = np.linalg.svd(np.concatenate(family, axis=1), compute_uv=False)
+    spectrum = svd(np.concatenate(family, axis=1), compute_uv=False)
     m = _count(spectrum, n_units, rank_tol, family.shape[1], order)
     # He_0 has no zero: T_2 sees every unit. T_4 does not see units with |b| = 1, but a mixture does.
     base = family[0] if order == 1 else None
@@ -112,7 +112,7 @@ def _literal_directions(tensors, D, order, n_units, tolerances, rng):
     directions, sizes, residuals, spectra = [], [], [], []
     for j in (1, 2):
         flat = flatten_symmetric(tensors[2 * order + j], D, (order, order, j))
-        spectra.append(np.linalg.svd(flat.reshape(len(flat), -1), compute_uv=False))
+        spectra.append(svd(flat.reshape(len(flat), -1), compute_uv=False))
         m = _count(spectra[-1], n_units, tolerances.rank, len(flat), order)
         # A unit at a zero of the Hermite polynomial is missing here.
         m = min(m, _count(spectra[-1], None, tolerances.rank, len(flat), order))

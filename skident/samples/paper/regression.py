@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
+from skident.linalg import svd
 from skident.network import FeedforwardNetwork
 
 __all__ = ["RidgeRegression", "consolidate", "regress_on_features", "ridge_features"]
@@ -88,7 +89,7 @@ def _solve(R, max_norm):
     A, target = R[:, :-1], R[:, -1]
     scale = np.linalg.norm(A, axis=0)
     scale = np.where((scale > 0) & (max_norm == np.inf), scale, 1.0)
-    U, values, Vt = np.linalg.svd(A / scale, full_matrices=False)
+    U, values, Vt = svd(A / scale, full_matrices=False)
     kept = values > _COLLINEAR * values[0]
     coordinates = _within(values[kept], U[:, kept].T @ target, max_norm)
     solution = (Vt[kept].T @ coordinates) / scale

@@ -18,6 +18,7 @@ from skident.identification.piecewise.several_outputs.rare_units import rare_uni
 from skident.identification.piecewise.several_outputs.roomy_points import active_units, roomy_points
 from skident.identification.piecewise.several_outputs.second_layer_signs import determined, second_layer_signs
 from skident.identification.piecewise.several_outputs.shared_jacobians import Space, good, normals_on_line, scanned
+from skident.identification.piecewise.several_outputs.unit_equations import SecondLayerUnit, determined_weights
 from skident.identification.piecewise.several_outputs.unseen_weights import UnseenWeights
 from skident.identification.piecewise.several_outputs.wide_layers import WideLayers
 from skident.optim import bisect
@@ -304,6 +305,52 @@ def test_rate_of_networks_whose_first_layer_is_wider_than_the_input(shape, least
         assert error < 1e-6  # a network is returned only if it explains further outputs
         n_found += found.layer_widths == network.layer_widths
     assert n_found >= least
+
+
+def unit_with_critical_points(W, b, v, c, n, rng):
+    """A unit with n critical points and normals; its jump is the first axis."""
+    one, other = rng.standard_normal((2, 50 * n, len(W)))
+
+    def active(X):
+        return np.maximum(X @ W + b, 0.0) @ v + c > 0.0
+
+    apart = np.flatnonzero(active(one) & ~active(other))[:n]
+    one, other = one[apart], other[apart]
+    for _ in range(60):
+        middle = 0.5 * (one + other)
+        on = active(middle)[:, None]
+        one, other = np.where(on, middle, one), np.where(on, other, middle)
+    assert len(one) == n
+    return SecondLayerUnit(one, (W * (one @ W + b > 0.0)[:, None]) @ v, np.ones(one.shape), np.eye(4)[0])
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("n_wrong", [0, 1, 2])
+def test_critical_points_that_contradict_others_are_left_out(seed, n_wrong):
+    """Wrong normals or points of a unit leave its weights as they are."""
+    rng = np.random.RandomState(seed)
+    W, b, v = rng.standard_normal((10, 14)), 0.3 * rng.standard_normal(14), rng.standard_normal(14)
+    unit = unit_with_critical_points(W, b, v, 0.1, 8, rng)
+    unit.points[:n_wrong] += rng.standard_normal((n_wrong, 10))
+    found, unseen, _, part = determined_weights(W, b, unit)
+    assert len(part.points) == 8 - n_wrong and unseen.sum() <= 2
+    true = np.append(v, 0.1) * ~unseen  # inputs that are inactive at all points
+    true /= np.linalg.norm(true)
+    assert min(np.linalg.norm(found - true), np.linalg.norm(found + true)) < 1e-8
+
+
+def test_weights_that_new_critical_points_contradict_are_measured_again():
+    rng = np.random.RandomState(0)
+    W, b, v = rng.standard_normal((10, 14)), 0.3 * rng.standard_normal(14), rng.standard_normal(14)
+    layers = WideLayers(None, [], rng)
+    layers.first = W, b
+    unit = unit_with_critical_points(W, b, v, 0.1, 3, rng)
+    unseen = np.ones(15, dtype=bool)
+    true, wrong = np.append(v, 0.1), rng.standard_normal(15)
+    layers.completed = [(unit.direction, true / np.linalg.norm(true))]
+    assert not layers._completed(unit, None, unseen)[1].any() and len(layers.completed) == 1
+    layers.completed = [(unit.direction, wrong / np.linalg.norm(wrong))]
+    assert layers._completed(unit, None, unseen)[0] is None and layers.completed == []
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -19,21 +19,60 @@ _NULL = 1e-6  # smallest singular value of a unit's equations, over the largest:
 _GAP = 1e2  # ratio of the next one and that, if the equations determine the unit
 _DETERMINED = 1e-5  # least next one, over the largest
 SPARE_EQUATIONS = 3  # beyond the weights then: a critical point of errors leaves a residual
+_ZERO = 1e-4  # pre-activation at a critical point, over the length of its outputs: errors of normals, not of points
 _TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 
 
 def determined_weights(W, b, unit):
-    """Weights and bias (m_1 + 1,) of a unit or None, which are not determined, and how many equations are spare.
+    """Weights and bias (m_1 + 1,) of a unit or None, which of them are not determined, spare equations, and a unit.
 
-    Points without normals may add more weights than equations: if so, those with normals determine some, or one does.
+    That is the unit without critical points that contradict others. Points without normals may add more weights than
+    equations: if so, those with normals determine some. If one of these is wrong, the most that agree count.
     """
     known = np.flatnonzero(unit.known)
-    for part in (unit, unit.only(known), *(unit.only(known[i : i + 1]) for i in range(len(known)))):
-        v, unseen = null_vector(rows_by_outputs(W, b, part))
-        spare = len(part.points) + len(part.normals) * (len(W) - 1) - (np.sum(~unseen) - 1)
+    for part in (unit, unit.only(known)):
+        v, unseen, spare = _solution(W, b, part)
         if v is not None and (part is unit or spare >= SPARE_EQUATIONS):
-            return v, unseen, spare
-    return None, unseen, 0
+            return v, unseen, spare, part
+    best = None
+    for i in known:
+        chosen, solution = _agreeing(W, b, unit, i, known)
+        if chosen and (best is None or len(chosen) > len(best[0])):
+            best = chosen, solution
+        if best is not None and 2 * len(best[0]) > len(known):
+            break
+    if best is None:
+        return None, unseen, 0, unit
+    chosen, solution = best
+    others = np.flatnonzero(~unit.known & ~_contradicts(W, b, unit, *solution[:2]))
+    part = unit.only(np.concatenate([chosen, others]))
+    v, unseen, spare = _solution(W, b, part)
+    return (*solution, unit.only(chosen)) if v is None else (v, unseen, spare, part)
+
+
+def _solution(W, b, unit):
+    """Weights and bias or None, which are not determined, and how many equations are spare."""
+    v, unseen = null_vector(rows_by_outputs(W, b, unit))
+    return v, unseen, len(unit.points) + len(unit.normals) * (len(W) - 1) - (np.sum(~unseen) - 1)
+
+
+def _agreeing(W, b, unit, first, known):
+    """Critical points with normals that agree with the `first` one, and their `_solution`; none if it has none."""
+    chosen, solution = [], None
+    for i in [first, *known[known != first]]:
+        v, unseen, spare = _solution(W, b, unit.only([*chosen, i]))
+        if v is not None and spare >= SPARE_EQUATIONS:
+            chosen, solution = [*chosen, i], (v, unseen, spare)
+        elif not chosen:
+            break
+    return chosen, solution
+
+
+def _contradicts(W, b, unit, v, unseen):
+    """Whether v is not zero at critical points (n,) where its unknown weights do not matter."""
+    rows = np.column_stack([np.maximum(unit.points @ W + b, 0.0), np.ones(len(unit.points))])
+    certain = ~np.any(rows[:, unseen] > 0.0, axis=1)
+    return certain & (np.abs(rows @ v) > _ZERO * np.linalg.norm(rows, axis=1))
 
 
 class SecondLayerUnit:

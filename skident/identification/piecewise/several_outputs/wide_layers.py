@@ -39,6 +39,7 @@ _HIT_SHARE = 0.6  # of the lines, besides: facets of deeper units meet few, othe
 _LEAST_POINTS = 3  # critical points of a unit of the second layer, unless its normals determine more than its weights
 _FEW_UNSEEN = 10  # weights of a unit that short lines measure: further long lines determine more at once
 _HINTED_LINES = 8  # before which critical points that no unit explains are taken for units
+_SPOILED = 0.03  # residual of a unit's equations over their lengths, from which weights are wrong: mostly 1e-3 or less
 _WEAK = 1e-6  # singular value over the largest, below which equations leave weights as they are
 _OVERDETERMINED = 2.0  # equations per sign of the first layer
 _SIGN_STEPS = 8  # of reweighted least squares
@@ -175,7 +176,7 @@ class WideLayers:
         W, b = self.first
         solved, few = [], []
         for unit in self._units(W.T, b):
-            v, unseen, spare = determined_weights(W, b, unit)
+            v, unseen, spare, unit = determined_weights(W, b, unit)
             if v is None or unseen.any():
                 v, unseen = self._completed(unit, v, unseen)
             if len(unit.points) >= _LEAST_POINTS or (v is not None and spare >= SPARE_EQUATIONS):
@@ -186,11 +187,15 @@ class WideLayers:
 
     def _completed(self, unit, v, unseen):
         """Weights of a unit that short lines have determined one by one, corrected by all of its critical points."""
-        known = [w for direction, w in self.completed if direction @ unit.direction > 1.0 - _SAME_DIRECTION]
-        if not known:
+        same = [direction @ unit.direction > 1.0 - _SAME_DIRECTION for direction, _ in self.completed]
+        if not any(same):
             return v, unseen
-        rows = rows_by_outputs(*self.first, unit)
-        v = known[-1] - np.linalg.lstsq(rows, rows @ known[-1], rcond=_WEAK)[0]
+        rows, w = rows_by_outputs(*self.first, unit), self.completed[np.flatnonzero(same)[-1]][1]
+        left = rows @ w
+        if np.any(np.abs(left) > _SPOILED * np.linalg.norm(rows, axis=1)):  # critical points since then: measure again
+            self.completed = [one for one, drop in zip(self.completed, same, strict=True) if not drop]
+            return v, unseen
+        v = w - np.linalg.lstsq(rows, left, rcond=_WEAK)[0]
         return v / np.linalg.norm(v), np.zeros(len(v), dtype=bool)
 
     def _hyperplanes(self):
