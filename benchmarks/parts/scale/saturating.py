@@ -7,7 +7,10 @@ from registry import part
 
 TWO_LAYERS = [
     Row(widths, activation=activation, gain=gain, right=right, queries=queries, seconds=seconds, error=1e-12)
-    for widths, steep, queries, seconds in [((64, 64, 64, 10), 10, 100_000, 5.0), ((784, 128, 64, 10), 9, 200_000, 15.0)]
+    for widths, steep, queries, seconds in [
+        ((64, 64, 64, 10), 10, 100_000, 5.0),
+        ((784, 128, 64, 10), 9, 200_000, 15.0),
+    ]
     for activation in ("tanh", "sigmoid")
     for gain, right in ((1.0, 10), (1.5, steep))
 ]
