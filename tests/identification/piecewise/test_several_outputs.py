@@ -599,9 +599,10 @@ def test_default_call():
     assert identifier.report_.stages[0]["name"] == "layers (shared Jacobians)"
 
 
-def test_two_equal_units_are_one():
+@pytest.mark.parametrize("seed", range(3))
+def test_two_equal_units_are_one(seed):
     """Two identical units are recovered as one with the sum of their outgoing weights."""
-    network = planted((12, 8, 6, 4), 0)
+    network = planted((12, 8, 6, 4), seed)
     W, b = [w.copy() for w in network.weights], [v.copy() for v in network.biases]
     W[0][:, 1], b[0][1] = W[0][:, 0], b[0][0]
     network = network.with_parameters(W, b)
@@ -610,8 +611,9 @@ def test_two_equal_units_are_one():
     assert found.layer_widths == (7, 6, 4) and np.abs(found(X) - network(X)).max() < 1e-6 * network(X).std()
 
 
-def test_a_dead_unit_is_left_out():
-    network = planted((12, 8, 6, 4), 0)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_dead_unit_is_left_out(seed):
+    network = planted((12, 8, 6, 4), seed)
     W = [w.copy() for w in network.weights]
     W[1][2] = 0.0
     network = network.with_parameters(W, network.biases)
@@ -619,9 +621,10 @@ def test_a_dead_unit_is_left_out():
     assert found.layer_widths == (7, 6, 4)
 
 
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("layer", [0, 1])
-def test_a_dead_layer_is_reported_before_the_budget_is_spent(layer):
-    network = planted((12, 8, 6, 4), 0)
+def test_a_dead_layer_is_reported_before_the_budget_is_spent(layer, seed):
+    network = planted((12, 8, 6, 4), seed)
     W, b = [w.copy() for w in network.weights], [v.copy() for v in network.biases]
     W[layer], b[layer] = -np.abs(W[layer]) * (layer > 0), -1.0 - np.abs(b[layer])
     dead, n_queries = network.with_parameters(W, b), 0
@@ -636,8 +639,9 @@ def test_a_dead_layer_is_reported_before_the_budget_is_spent(layer):
     assert n_queries < 1000
 
 
-def test_too_little_memory_is_an_error_with_the_memory_needed():
-    network = planted((200, 64, 32, 10), 0)
+@pytest.mark.parametrize("seed", range(3))
+def test_too_little_memory_is_an_error_with_the_memory_needed(seed):
+    network = planted((200, 64, 32, 10), seed)
     X = np.random.RandomState(0).standard_normal((100, 200))
     identifier = NetworkIdentifier(lambda U: network(U), random_state=0)
     with config_context(max_memory="2MB"), pytest.raises(ValueError, match=r"max_memory=2MB .* bytes are needed"):
@@ -646,9 +650,10 @@ def test_too_little_memory_is_an_error_with_the_memory_needed():
         assert identifier.fit(X).report_.exact
 
 
-def test_a_slow_model_is_queried_in_large_batches():
+@pytest.mark.parametrize("seed", range(3))
+def test_a_slow_model_is_queried_in_large_batches(seed):
     """At 0.05 s per call, 1,200 calls take a minute."""
-    network, calls = planted((64, 32, 16, 10), 0), []
+    network, calls = planted((64, 32, 16, 10), seed), []
 
     def model(X):
         calls.append(len(X))

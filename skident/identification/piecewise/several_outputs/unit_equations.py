@@ -18,7 +18,7 @@ __all__ = [
 _NULL = 1e-6  # smallest singular value of a unit's equations, over the largest: errors of normals
 _GAP = 1e2  # ratio of the next one and that, if the equations determine the unit
 _DETERMINED = 1e-5  # least next one, over the largest
-SPARE_EQUATIONS = 3  # beyond the weights then: a critical point of errors leaves a residual
+SPARE_EQUATIONS = 3  # beyond the weights, if few critical points determine them: a wrong one leaves a residual
 _ZERO = 1e-4  # pre-activation at a critical point, over the length of its outputs: errors of normals, not of points
 _TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 
