@@ -32,6 +32,7 @@ class ArrayNetworks:
         self.widths, self.alphas = module.widths, [float(a) for a in module.alphas]
         self.linear, self.curvature = module.readout == "linear", getattr(module.activation, "curvature", None)
         self.moments = module.moments.cpu().numpy()
+        self.signs = None if self.linear else [signs.cpu().numpy() for signs in module.signs]
         self.inputs = self.inputs_of(x)
         self.d = module.n_features
         self._locate(module)
@@ -83,7 +84,7 @@ class ArrayNetworks:
             S.append(s)
             G.append(s * s if self.curvature is None else s + self.curvature * s * s)
             U = self._readouts(params, i)
-            F = F + (self.alphas[i] * G[-1].sum(axis=1, keepdims=True) if U is None else U.transpose(0, 2, 1) @ G[-1])
+            F = F + (self.alphas[i] * self.signs[i][None] @ G[-1] if U is None else U.transpose(0, 2, 1) @ G[-1])
         if ("direct", 0) in self.places:
             D = params[:, self.places["direct", 0]].reshape(C, 2 * self.d, self.n_outputs)
             F = F + D.transpose(0, 2, 1) @ inputs
@@ -107,7 +108,7 @@ class ArrayNetworks:
         W, result = self.weights(params), [None] * len(S)
         for i in reversed(range(len(S))):
             U = self._readouts(params, i)
-            back = self.alphas[i] * factors if U is None else U @ factors
+            back = self.alphas[i] * self.signs[i][:, None] * factors if U is None else U @ factors
             for m in range(i + 1, len(S)):
                 for j, columns in self.hidden[m]:
                     if j == i:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import itertools
 
+import numpy as np
 import torch
 
+from skident.linalg import svd
 from skident.linalg.joint_diagonal import joint_diagonalizer
 
 from .problem import copy_layers
@@ -17,6 +19,8 @@ __all__ = ["RIDGES", "can_regress", "n_columns", "regress_layers", "regress_top_
 # Relative to columns of norm one, one start each: damps products of inputs that the layers below nearly span.
 RIDGES = (1e-7, 1e-5)
 _MAX_COLUMNS = 1500  # more take longer than random starts (budget)
+_SMALL_EIGENVALUE = 1e-2  # relative to the largest: a negative one below it is the regression's error
+_NULL_NORM = 1e-8  # of s-norms of unit eigenvectors: nearly null vectors do not belong to a unit
 _LEAST_EIGENVALUE = 1e-3  # relative to the largest: units with zero weights would have zero gradient and stay there
 # Fits of the lower layers, before a layer above is added.
 _STEPS = 30  # of Levenberg-Marquardt (budget)
@@ -46,16 +50,17 @@ def can_regress(architecture, layers, n_samples):
 def regress_top_layer(module, lower, samples, fixed=(), ridge=RIDGES[0]):
     """Set the last layer of a sum-form module by regression on the residual of the layers below; eigenvalues of M.
 
-    With inputs h, the last layer adds ``alpha ||W h||^2 = alpha <M, h h^T>``, linear in ``M = W^T W``. M comes from
+    With inputs h, the last layer adds ``alpha <M, h h^T>``, linear in ``M = W^T diag(s) W`` with the signs s. M comes from
     linear least squares, together with a first-order change of the layers below (`lower`, fitted): their error is as
-    large as the new layer's contribution, since they were fitted without it. W is the root of M's largest eigenpairs.
+    large as the new layer's contribution, since they were fitted without it. W and s are those of M's largest eigenpairs.
 
-    Fitted as the last one, the layer before is known up to a rotation only, ``||S||^2 = ||Q S||^2``, but the new layer
+    Fitted as the last one, the layer before is known up to Q with ``Q^T diag(s) Q = diag(s)`` only, but the new layer
     squares the entries of ``Q S``. A first regression therefore takes all products ``S_i S_j`` as inputs. The
     coefficients of ``h_m S_i S_j``, a symmetric matrix for each other input ``h_m``, are ``Q^T D_m Q`` with diagonal
-    D_m, and Q diagonalizes them jointly. `module` and `lower` are both rotated.
+    D_m. With equal signs Q is a rotation that diagonalizes them jointly; else it holds the eigenvectors of combinations
+    of ``diag(s) Q^T D_m Q = Q^-1 diag(s) D_m Q``. `module` and `lower` are both changed by Q.
 
-    The eigenvalues (descending) are those of the block of all inputs but the layer before, which the layers below
+    The eigenvalues (by size) are those of the block of all inputs but the layer before, which the layers below
     imitate best; M is continued from there as a matrix of rank k. If k is larger than that block, they are those of M.
     Biases are left at zero. Cost: ``O(n c^2 + c^3)`` for c = `n_columns`. If the layers below are wrong by
     ``O(alpha)``, M has a relative error of that size.
@@ -77,9 +82,10 @@ def regress_top_layer(module, lower, samples, fixed=(), ridge=RIDGES[0]):
     M = torch.zeros(q, q, dtype=x.dtype, device=x.device)
     M[i, j] = 0.5 * _regress(h[:, i] * h[:, j], tangent, residual, w, ridge)
     before = module.widths[top - 3] if top > 2 else 0
-    W, values = _root((M + M.T) / module.alphas[top - 2], module.widths[-1], before)
+    W, signs, values = _root((M + M.T) / module.alphas[top - 2], module.widths[-1], before)
     if W is not None:
         module.weights[-1][: len(W)].copy_(W)
+        module.signs[-1][: len(W)].copy_(signs)
     return values
 
 
@@ -97,16 +103,19 @@ def _regress(columns, others, target, w, ridge):
 
 
 def _root(M, k, n_last):
-    """W (<= k, q) with ``W^T W`` near M, from the block without the last inputs; None if no eigenvalue is positive."""
+    """W (<= k, q) and signs s with ``W^T diag(s) W`` near M, from the block without the last inputs; None if it is 0."""
     q = len(M)
     known = q - n_last if q - n_last >= k else q
     values, vectors = torch.linalg.eigh(M[:known, :known])
-    values, vectors = values.flip(0), vectors.flip(1)
-    if not float(values[0]) > 0.0:
-        return None, values
+    order = values.abs().argsort(descending=True)
+    values, vectors = values[order], vectors[:, order]
+    largest = float(values[0].abs())
+    if not largest > 0.0:
+        return None, None, values
     kept = min(k, known)
-    sizes, V = values[:kept].clamp(min=_LEAST_EIGENVALUE * float(values[0])).sqrt(), vectors[:, :kept]
-    return torch.cat([V * sizes, M[:known, known:].T @ (V / sizes)]).T, values
+    signs = torch.where(values[:kept] < -_SMALL_EIGENVALUE * largest, -1.0, 1.0).to(M.dtype)
+    sizes, V = (signs * values[:kept]).clamp(min=_LEAST_EIGENVALUE * largest).sqrt(), vectors[:, :kept]
+    return torch.cat([V * sizes, signs * (M[:known, known:].T @ (V / sizes))]).T, signs, values
 
 
 def _rotation(module, top, x, residual, tangent, w, ridge):
@@ -122,8 +131,35 @@ def _rotation(module, top, x, residual, tangent, w, ridge):
     rest = [h[:, m] * h[:, n], S[:, fourth].prod(dim=2), tangent]
     N = torch.zeros(q, k, k, dtype=x.dtype, device=x.device)
     N[:, i, j] = _regress(mixed, torch.cat(rest, dim=1), residual, w, ridge).reshape(q, -1)
-    Q = joint_diagonalizer((N + N.transpose(1, 2)).cpu().numpy())
+    N, signs = (N + N.transpose(1, 2)).cpu().numpy(), module.signs[top - 3].cpu().numpy()
+    Q = joint_diagonalizer(N) if abs(signs.sum()) == k else _hyperbolic_diagonalizer(N, signs)
     return torch.as_tensor(Q, dtype=x.dtype, device=x.device)
+
+
+def _hyperbolic_diagonalizer(N, signs):
+    """Q (k, k) with ``Q^T diag(s) Q = diag(s)`` and ``N_m`` near ``Q^T D_m Q``, D_m diagonal; I if none is found.
+
+    Of the main combinations of the N_m (m, k, k), the one whose eigenvectors leave the least off-diagonal part.
+    """
+    best, least, identity = np.eye(len(signs)), np.inf, np.eye(len(signs))
+    _, _, combinations = svd(N.reshape(len(N), -1), full_matrices=False)
+    for combination in combinations[: len(signs) + 1]:
+        values, vectors = np.linalg.eig(signs[:, None] * combination.reshape(N.shape[1:]))
+        norms = np.einsum("ik,i,ik->k", vectors, signs, vectors)
+        if np.iscomplexobj(values) or np.abs(norms).min() < _NULL_NORM:
+            continue
+        vectors = vectors / np.sqrt(np.abs(norms))
+        order = np.argsort(-np.sign(norms), kind="stable")  # units keep their signs
+        places = np.argsort(-signs, kind="stable")
+        if not np.array_equal(np.sign(norms)[order], signs[places]):
+            continue
+        P = np.empty_like(identity)  # the inverse of Q
+        P[:, places] = vectors[:, order]
+        turned = P.T @ N @ P
+        left = np.sum((turned - turned * identity) ** 2) / np.sum(turned**2)
+        if left < least:
+            best, least = np.linalg.inv(P), left
+    return best
 
 
 def regressable_layers(problem, options):

@@ -77,8 +77,8 @@ class LayerInputs(nn.Module):
 class QuadraticDenseNet(LayerInputs):
     """``F(x) = c + D [G_0, G_1] + sum_l alpha_l U_l G_l``, ``G_l = a(S_l)``, ``S_l = sum_{j in J_l} W_lj G_j + b_l``.
 
-    ``G_0 = x``, ``G_1 = x^2 - E x^2``. With ``readout="sum"`` all entries of U_l are one and D is zero: the paper's
-    eq. (1.1). With ``readout="linear"`` U_l and D are trained, and ``batch_norm=True`` puts a batch norm after each
+    ``G_0 = x``, ``G_1 = x^2 - E x^2``. With ``readout="sum"`` D is zero and the entries of U_l are fixed signs, all one
+    in the paper's eq. (1.1), +-1 in its footnote 7. With ``readout="linear"`` U_l and D are trained, and ``batch_norm=True`` puts a batch norm after each
     activation, as in Appendix A.3.
 
     Parameters
@@ -111,6 +111,8 @@ class QuadraticDenseNet(LayerInputs):
     ----------
     input_noise : float
         Standard deviation of Gaussian noise on x in training mode, initially 0.
+    signs : list of tensor of shape (k_l,)
+        Entries of U_l in the sum form, initially one.
     """
 
     def __init__(
@@ -138,6 +140,7 @@ class QuadraticDenseNet(LayerInputs):
         self.register_buffer("alphas", torch.as_tensor(alphas, dtype=dtype))
         self.batch_norm, self.input_noise = batch_norm, 0.0
         self._draw_weights(n_outputs, dtype, generator)
+        self.register_buffer("all_signs", torch.ones(sum(self.widths), dtype=dtype))
         self.direct = None
         if readout == "linear" if direct is None else direct:
             self.direct = nn.Parameter(torch.zeros(2 * n_features, n_outputs, dtype=dtype))
@@ -167,6 +170,11 @@ class QuadraticDenseNet(LayerInputs):
         """The weights ``{l: {j: W_{l,j}}}``, arrays (k_l, k_j)."""
         return self.by_connection(self.weights)
 
+    @property
+    def signs(self):
+        """The signs of each layer's units in the sum, views of `all_signs`, each (k_l,)."""
+        return list(self.all_signs.split(self.widths))
+
     def hidden(self, x):
         """``S_l``, the outputs to the next layers (from l = 0), and the outputs to the readout; (n, k_l) by l."""
         S, outputs, seen = {}, self.start(x), {}
@@ -182,7 +190,7 @@ class QuadraticDenseNet(LayerInputs):
         if self.direct is not None:
             total = torch.addmm(total, torch.cat([outputs[0], outputs[1]], dim=1), self.direct)
         for i, (alpha, G) in enumerate(zip(self.alphas, seen.values())):
-            total = total + alpha * (G.sum(dim=1, keepdim=True) if self.readout == "sum" else G @ self.readouts[i])
+            total = total + alpha * (G @ (self.signs[i][:, None] if self.readout == "sum" else self.readouts[i]))
         return total
 
     def forward(self, x):

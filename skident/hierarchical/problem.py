@@ -136,6 +136,8 @@ def copy_layers(old, new):
         target.load_state_dict(source.state_dict())
     new.offset.copy_(old.offset)
     new.moments.copy_(old.moments)
+    for source, target in zip(old.signs, new.signs):
+        target.copy_(source)
     if old.direct is not None and new.direct is not None:
         new.direct.copy_(old.direct)
 

@@ -11,6 +11,7 @@ import torch
 
 from skident.optim import best_of
 
+from .degree_two import start_from_degree_two
 from .exactness import is_exact
 from .layer_regression import RIDGES, regress_layers, regressable_layers
 from .modules import QuadraticDenseNet
@@ -80,13 +81,21 @@ class _Start:
 
 
 def _starts(problem, options, samples, scaling, l2):
-    """Starts from layer-by-layer regression if possible, then random ones."""
+    """Starts from layer-by-layer regression if possible, else one from terms of degree two; then random ones.
+
+    Every other random start has random signs: no step of a fit changes them.
+    """
     regressable = not l2 and bool(regressable_layers(problem, options))
+    quadratic = not regressable and problem.start is None and 0 in problem.architecture.connections[0]
     for k in range(options.n_starts):
         module = problem.build("sum", scaling)
         regressed = regressable and k < len(RIDGES)
         if regressed:
             regress_layers(problem, options, module, samples, RIDGES[k])
+        elif quadratic and k == 0:
+            start_from_degree_two(module, samples)
+        elif problem.start is None and k % 2 == 1:
+            module.all_signs.copy_(torch.as_tensor(problem.rng.choice([-1.0, 1.0], len(module.all_signs))))
         yield _Start(k + 1, module, problem.start is None and not regressed)
 
 

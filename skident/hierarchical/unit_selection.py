@@ -109,10 +109,12 @@ def _per_weight(p, values):
 @torch.no_grad()
 def _without_small_units(problem, module):
     """Problem and module without units of small weight norm; the last layer is rotated to its principal units."""
-    top = module.weights[-1]
-    _, values, vectors = torch.linalg.svd(top, full_matrices=False)
-    if len(values) == len(top) and not bool(module.biases[-1].any()):
-        top.copy_(values[:, None] * vectors)
+    top, signs = module.weights[-1], module.signs[-1]
+    if not bool(module.biases[-1].any()):
+        for same in (signs > 0, signs < 0):  # rotations of units of one sign leave the sum as it is
+            _, values, vectors = torch.linalg.svd(top[same], full_matrices=False)
+            if len(values) == int(same.sum()):
+                top[same] = values[:, None] * vectors
     norms = [torch.linalg.vector_norm(W, dim=1) for W in module.weights]
     return with_units(problem, module, [_large(norm, _LEAST_NORM) for norm in norms])
 
@@ -137,5 +139,6 @@ def with_units(problem, module, kept):
         columns = torch.cat([start + part for start, part in zip(starts, columns)])
         smaller.weights[i].copy_(W[units][:, columns])
         smaller.biases[i].copy_(module.biases[i][units])
+        smaller.signs[i].copy_(module.signs[i][units])
     smaller.offset.copy_(module.offset)
     return problem, smaller
