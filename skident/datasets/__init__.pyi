@@ -29,7 +29,10 @@ class HierarchicalTarget:
     n_features: int
     widths: tuple[int, ...]
     connections: tuple[tuple[int, ...], ...]
-    def __init__(self, weights: list[Any], alphas: tuple[float, ...], roots: Array) -> None: ...
+    signs: list[Array]
+    def __init__(
+        self, weights: list[Any], alphas: tuple[float, ...], roots: Array, signs: list[Array] | None = ...
+    ) -> None: ...
     def features(self, X: ArrayLike, layer: int) -> Array:
         """The true features ``S*_l`` of one layer."""
     def sample(self, n_samples: int, random_state: int | RandomState | None = ...) -> Array:
@@ -49,6 +52,7 @@ def make_hierarchical_target(
     kappa: float = ...,
     distribution: Literal["gaussian", "mixture"] = ...,
     n_components: int = ...,
+    signed: bool = ...,
     random_state: int | RandomState | None = ...,
 ) -> HierarchicalTarget:
     """A target ``G*(x) = sum_l alpha_l Sum(G*_l(x))`` and the distribution of its inputs."""

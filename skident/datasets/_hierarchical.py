@@ -25,6 +25,7 @@ def make_hierarchical_target(
     kappa=2.0,
     distribution="gaussian",
     n_components=3,
+    signed=False,
     random_state=None,
 ):
     """A target ``G*(x) = sum_l alpha_l Sum(G*_l(x))`` and the distribution of its inputs.
@@ -50,6 +51,8 @@ def make_hierarchical_target(
         ``N(0, I)``, or a mixture of `n_components` ``N(0, Sigma_i^2)`` whose Sigma_i have rows of norm one
         (Proposition 5.1).
     n_components : int, default=3
+    signed : bool, default=False
+        Whether half of the units of each layer are subtracted in the sum (footnote 7); ``k_l // 2`` of them.
     random_state : int, RandomState or None, default=None
 
     Returns
@@ -83,7 +86,8 @@ def make_hierarchical_target(
     roots = np.eye(d)[None] if distribution == "gaussian" else _mixture_roots(d, n_components, rng)
     sizes = [d, d, *widths]
     weights = [{j: _conditioned(k, sizes[j], kappa, rng) for j in J} for k, J in zip(widths, connections)]
-    target = HierarchicalTarget(weights, alphas, roots)
+    signs = [np.where(np.arange(k) < (k // 2 if signed else 0), -1.0, 1.0) for k in widths]
+    target = HierarchicalTarget(weights, alphas, roots, signs)
     target._normalise(target.sample(_N_DRAWS, random_state=rng))
     return target
 
@@ -98,6 +102,8 @@ class HierarchicalTarget:
     alphas : tuple of float
     roots : ndarray of shape (c, d, d)
         Sigma_i: inputs are ``Sigma_i g`` with g standard Gaussian and i uniform.
+    signs : list of ndarray of shape (k_l,), default=None
+        Factors +-1 of the units in the sum, for layers 2, ..., L; None is 1.
 
     Attributes
     ----------
@@ -114,8 +120,9 @@ class HierarchicalTarget:
     (500, 9) [-1, 1]
     """
 
-    def __init__(self, weights, alphas, roots):
+    def __init__(self, weights, alphas, roots, signs=None):
         self.weights, self.alphas, self.roots = weights, alphas, roots
+        self.signs = [np.ones(len(next(iter(W.values())))) for W in weights] if signs is None else signs
         self.n_features = roots.shape[-1]
         self.widths = tuple(len(next(iter(W.values()))) for W in weights)
         self.connections = tuple(tuple(W) for W in weights)
@@ -166,7 +173,7 @@ class HierarchicalTarget:
     def __call__(self, X):
         """``G*`` of inputs (n, d), as (n,)."""
         S = self._all_features(self._check(X), len(self.widths) + 1)
-        return sum(alpha * np.sum(F**2, axis=1) for alpha, F in zip(self.alphas, S[2:]))
+        return sum(alpha * F**2 @ signs for alpha, F, signs in zip(self.alphas, S[2:], self.signs))
 
     def sample_signs(self, n_samples, random_state=None):
         """The classification task of Section 3.2.

@@ -13,9 +13,12 @@ _MIN_GAP = 1e-12  # of 1 - leverage: a sample that the fit interpolates has no l
 _LEAST_EIGENVALUE = 1e-3  # relative to the largest: units with zero weights would have zero gradient and stay there
 
 
-def _ridge(x, y):
-    """Dual coefficients (n,) and leave-one-out residuals (n,) of y (n,) with the kernel ``(1 + <x, x'> / d)^2``."""
-    kernel = (1.0 + x @ x.T / x.shape[1]) ** 2
+def _ridge(x, y, w):
+    """Dual coefficients (n,) and leave-one-out residuals (n,) of y (n,) with the kernel ``(1 + <x, x'> / d)^2``.
+
+    The residuals have factors w (n,).
+    """
+    kernel, y = w[:, None] * w * (1.0 + x @ x.T / x.shape[1]) ** 2, w * y
     values, U = np.linalg.eigh(kernel)
     kept = values > np.finfo(float).eps * len(x) * values[-1]
     values, U = values[kept], U[:, kept]
@@ -25,29 +28,30 @@ def _ridge(x, y):
         shrunk = values / (values + ridge)
         residual = (y - U @ (shrunk * left)) / np.maximum(1.0 - (U * U) @ shrunk, _MIN_GAP)
         if best is None or residual @ residual < best @ best:
-            best, coefs = residual, U @ (left / (values + ridge))
+            best, coefs = residual, w * (U @ (left / (values + ridge)))
     return coefs, best
 
 
 def degree_two_errors(x, y):
     """Squared leave-one-out errors (n,) of y (n,) by ridge regression on the terms of degree two of x (n, d)."""
-    return _ridge(x, y - y.mean())[1] ** 2
+    return _ridge(x, y - y.mean(), np.ones(len(x)))[1] ** 2
 
 
 @torch.no_grad()
 def start_from_degree_two(module, samples):
     """Set layer 2 of a sum-form module to the main eigenpairs of the quadratic form of that regression.
 
-    With standardized inputs, ``x^T M x`` is the part of degree two; ``W^T diag(s) W`` is M of rank k. The first
-    `_MAX_SAMPLES` samples are used: they come in random order.
+    ``W^T diag(s) W`` is the part of degree two of rank k, in the inputs x alone or in all inputs of layer 2, whichever
+    has the lower leave-one-out error. The first `_MAX_SAMPLES` samples are used: they come in random order.
     """
     part = samples.first(_MAX_SAMPLES)
-    x, y, layer = part.x.cpu().numpy(), part.y[:, 0].cpu().numpy(), module.weights[0]
-    coefs = _ridge(x, y - y.mean())[0]
-    values, vectors = np.linalg.eigh((x.T * coefs) @ x / x.shape[1] ** 2 / float(module.alphas[0]))
+    y, w, layer, d = part.y[:, 0].cpu().numpy(), part.factors[:, 0].cpu().numpy(), module.weights[0], module.n_features
+    h = module.gather(module.start(part.x), 2).cpu().numpy()
+    fits = [(z, *_ridge(z, y - y.mean(), w)) for z in (h[:, :d], h)]
+    z, coefs, _ = min(fits, key=lambda fit: fit[2] @ fit[2])
+    values, vectors = np.linalg.eigh((z.T * coefs) @ z / z.shape[1] ** 2 / float(module.alphas[0]))
     order = np.argsort(-np.abs(values))[: len(layer)]
     sizes = np.sqrt(np.maximum(np.abs(values[order]), _LEAST_EIGENVALUE * np.abs(values[order[0]])))
-    first = module.connections[0].index(0) * x.shape[1]
     layer.zero_()
-    layer[: len(order), first : first + x.shape[1]] = torch.as_tensor((vectors[:, order] * sizes).T)
+    layer[: len(order), : z.shape[1]] = torch.as_tensor((vectors[:, order] * sizes).T)
     module.signs[0][: len(order)] = torch.as_tensor(np.where(values[order] < 0.0, -1.0, 1.0))
