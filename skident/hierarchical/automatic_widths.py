@@ -17,14 +17,14 @@ from .scaling import clipped_inputs, robust_scaling
 from .solvers import WeightedSamples, set_trainable
 from .stacking import KernelRidgePart, MiddleOfNetworks, StackedPrediction, stacking_weights
 from .sum_fits import EXPLAINED, fit_sum
-from .unit_selection import NOISE_OF_NEXT, grown_layers, pruned_fit, unit_penalties, with_units
+from .unit_selection import NOISE_OF_NEXT, grown_layers, pruned_fit, unit_penalties, with_units, without_small_units
 
 __all__ = ["WIDTHS", "fit_automatic_widths"]
 
 WIDTHS = (6, 4, 3, 3)  # (k_2, ..., k_5), the most of each layer
 _GROWN_DEPTH = 3  # last layer of the sum that is grown from these widths: degree 8
-# Of sums of degree 16 and 32, narrow first: with redundant units, fits stay in minima near the truth.
-_DEEP_WIDTHS = ((3, 2, 2), (4, 3, 3), (3, 2, 2, 2), (4, 3, 3, 3))
+# Of sums of degree 8, 16 and 32, narrow first: with redundant units, fits stay in minima near the truth.
+_DEEP_WIDTHS = ((3, 2), (3, 2, 2), (4, 3, 3), (3, 2, 2, 2), (4, 3, 3, 3))
 _DEEP_LOSS = 0.05  # relative squared error above which there is noise or another target (budget)
 _NO_NOISE = 1e-6  # relative squared error below which a local minimum predicts better than the posterior of degree 8
 _DEEP_SAMPLES_PER_WEIGHT = 2.0  # with fewer, most fits of degree 16 fail (budget)
@@ -49,7 +49,7 @@ def fit_automatic_widths(problem, options):
     """The sum of squares with units selected by the data.
 
     First, units are removed layer by layer (`grown_layers`); if the rest explains the data to rounding, it is the fit.
-    If not, sums of degree 16 and 32 are tried. If none is exact, chains sample the posterior of wide
+    If not, sums of degree 8, 16 and 32 are tried. If none is exact, chains sample the posterior of wide
     networks. If the units that it supports explain the data, they are the fit. Else there is noise or the target is
     outside the class: predictions are the posterior mean, stacked with kernel ridge regression on held-out samples. The
     network itself is then the maximum of the posterior with the units that the posterior supports.
@@ -105,7 +105,7 @@ def _deep(problem, options):
             fit = fit_sum(dataclasses.replace(problem, architecture=kind), options, hopeless=_DEEP_LOSS)
             if fit.exact:
                 return fit
-            if not fit.loss < _DEEP_LOSS:
+            if not fit.loss < _DEEP_LOSS and len(widths) > 2:
                 break
             best = fit if best is None or fit.loss < best.loss else best
     return best if best is not None and best.loss < _NO_NOISE else None
@@ -119,7 +119,12 @@ def _exact(problem, module, options, samples):
         return None
     start = robust_scaling(problem.y).to_original_(module)
     fit = fit_sum(dataclasses.replace(problem, start=start), dataclasses.replace(options, n_starts=1))
-    return fit if fit.loss < EXPLAINED and fit.exact else None
+    if not (fit.loss < EXPLAINED and fit.exact):
+        return None
+    module = robust_scaling(problem.y).to_standardized_(copy.deepcopy(fit.module))
+    part, module = without_small_units(problem, module)
+    smaller = None if part is problem else _exact(part, module, options, samples)
+    return fit if smaller is None else smaller
 
 
 @torch.no_grad()

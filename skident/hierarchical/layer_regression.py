@@ -47,12 +47,13 @@ def can_regress(architecture, layers, n_samples):
 
 
 @torch.no_grad()
-def regress_top_layer(module, lower, samples, fixed=(), ridge=RIDGES[0]):
+def regress_top_layer(module, lower, samples, fixed=(), ridge=RIDGES[0], signed=True):
     """Set the last layer of a sum-form module by regression on the residual of the layers below; eigenvalues of M.
 
     With inputs h, the last layer adds ``alpha <M, h h^T>``, linear in ``M = W^T diag(s) W`` with the signs s. M comes from
     linear least squares, together with a first-order change of the layers below (`lower`, fitted): their error is as
-    large as the new layer's contribution, since they were fitted without it. W and s are those of M's largest eigenpairs.
+    large as the new layer's contribution, since they were fitted without it. W and s are those of M's largest eigenpairs;
+    of the positive ones unless `signed`.
 
     Fitted as the last one, the layer before is known up to Q with ``Q^T diag(s) Q = diag(s)`` only, but the new layer
     squares the entries of ``Q S``. A first regression therefore takes all products ``S_i S_j`` as inputs. The
@@ -82,7 +83,7 @@ def regress_top_layer(module, lower, samples, fixed=(), ridge=RIDGES[0]):
     M = torch.zeros(q, q, dtype=x.dtype, device=x.device)
     M[i, j] = 0.5 * _regress(h[:, i] * h[:, j], tangent, residual, w, ridge)
     before = module.widths[top - 3] if top > 2 else 0
-    W, signs, values = _root((M + M.T) / module.alphas[top - 2], module.widths[-1], before)
+    W, signs, values = _root((M + M.T) / module.alphas[top - 2], module.widths[-1], before, signed)
     if W is not None:
         module.weights[-1][: len(W)].copy_(W)
         module.signs[-1][: len(W)].copy_(signs)
@@ -102,18 +103,19 @@ def _regress(columns, others, target, w, ridge):
     return torch.zeros_like(solution) if bool(failed) or not bool(torch.isfinite(solution).all()) else solution
 
 
-def _root(M, k, n_last):
+def _root(M, k, n_last, signed):
     """W (<= k, q) and signs s with ``W^T diag(s) W`` near M, from the block without the last inputs; None if it is 0."""
     q = len(M)
     known = q - n_last if q - n_last >= k else q
     values, vectors = torch.linalg.eigh(M[:known, :known])
-    order = values.abs().argsort(descending=True)
+    order = (values.abs() if signed else values).argsort(descending=True)
     values, vectors = values[order], vectors[:, order]
-    largest = float(values[0].abs())
+    largest = float(values[0].abs() if signed else values[0])
     if not largest > 0.0:
         return None, None, values
     kept = min(k, known)
-    signs = torch.where(values[:kept] < -_SMALL_EIGENVALUE * largest, -1.0, 1.0).to(M.dtype)
+    negative = values[:kept] < -_SMALL_EIGENVALUE * largest
+    signs = torch.where(negative & signed, -1.0, 1.0).to(M.dtype)
     sizes, V = (signs * values[:kept]).clamp(min=_LEAST_EIGENVALUE * largest).sqrt(), vectors[:, :kept]
     return torch.cat([V * sizes, signs * (M[:known, known:].T @ (V / sizes))]).T, signs, values
 
@@ -170,7 +172,7 @@ def regressable_layers(problem, options):
     return new if plain and new and can_regress(problem.architecture, new, len(problem.x)) else []
 
 
-def regress_layers(problem, options, module, samples, ridge):
+def regress_layers(problem, options, module, samples, ridge, signed=True):
     """Initialize the new layers of a sum-form module in turn, fitting all trained layers jointly after each."""
     kind, layers, lower = problem.architecture, regressable_layers(problem, options), None
     if layers[0] > 2:  # fitted with other weights of the samples
@@ -180,7 +182,7 @@ def regress_layers(problem, options, module, samples, ridge):
     for layer in layers:
         subset = samples.first(max(_SAMPLES_PER_WEIGHT * kind.n_weights, _SAMPLES_PER_COLUMN * n_columns(kind, layer)))
         net = _lower_layers(problem, module, layer)
-        regress_top_layer(net, lower, subset, problem.fixed, ridge)
+        regress_top_layer(net, lower, subset, problem.fixed, ridge, signed)
         if layer < layers[-1]:
             options.minimize(net, subset, max_iter=options.n_steps(_STEPS), patience=_PATIENCE)
         copy_layers(net, module)

@@ -83,15 +83,20 @@ class _Start:
 def _starts(problem, options, samples, scaling, l2):
     """Starts from layer-by-layer regression if possible, else one from terms of degree two; then random ones.
 
-    Every other random start has random signs: no step of a fit changes them.
+    Every other random start has random signs: no step of a fit changes them. Regression is repeated with positive
+    signs, the paper's form, if it gave others: small eigenvalues can be its error.
     """
     regressable = not l2 and bool(regressable_layers(problem, options))
     quadratic = not regressable and problem.start is None and 0 in problem.architecture.connections[0]
+    regressions = [(ridge, signed) for ridge in RIDGES for signed in (True, False)] if regressable else []
     for k in range(options.n_starts):
         module = problem.build("sum", scaling)
-        regressed = regressable and k < len(RIDGES)
+        regressed = bool(regressions)
         if regressed:
-            regress_layers(problem, options, module, samples, RIDGES[k])
+            ridge, signed = regressions.pop(0)
+            regress_layers(problem, options, module, samples, ridge, signed)
+            if signed and bool((module.all_signs > 0).all()):
+                regressions.pop(0)
         elif quadratic and k == 0:
             start_from_degree_two(module, samples)
         elif problem.start is None and k % 2 == 1:

@@ -7,10 +7,11 @@ import dataclasses
 
 import torch
 
+from .degree_two import start_from_degree_two
 from .problem import copy_layers
 from .solvers import set_trainable
 
-__all__ = ["NOISE_OF_NEXT", "grown_layers", "pruned_fit", "unit_penalties", "with_units"]
+__all__ = ["NOISE_OF_NEXT", "grown_layers", "pruned_fit", "unit_penalties", "with_units", "without_small_units"]
 
 _FIRST_L2 = (0.1,)  # of layer 2, whose residual is all that the layers above contribute
 _NEXT_L2 = (1e-3, 1e-4)  # of a new layer: larger penalties set it to zero
@@ -61,12 +62,16 @@ def _is_complete(module, options, samples, scale):
 
 
 def _start(problem, options, lower, samples):
-    """The best of some starts with a new layer on top of `lower`."""
+    """The best of some starts with a new layer on top of `lower`; every other one has random signs."""
     best, least = None, float("inf")
-    for _ in range(1 if lower is None else _STARTS):
+    for k in range(1 if lower is None else _STARTS):
         module = problem.build("sum")
         if lower is not None:
             copy_layers(lower, module)
+            signs = module.signs[-1]
+            signs.copy_(torch.as_tensor(problem.rng.choice([-1.0, 1.0], len(signs))) if k % 2 else signs)
+        elif 0 in module.connections[0]:
+            start_from_degree_two(module, samples)
         set_trainable(module, kinds={"weights", "offset"})
         for l2 in _FIRST_L2 if lower is None else _NEXT_L2:
             result = options.minimize(module, samples, l2=l2, max_iter=_STEPS, patience=_STEPS // 4)
@@ -81,13 +86,13 @@ def pruned_fit(problem, options, module, samples, total):
     noise = total / n
     for k in range(_ROUNDS):
         if k >= _FIRST_PRUNING:
-            problem, module = _without_small_units(problem, module)
+            problem, module = without_small_units(problem, module)
         set_trainable(module, kinds={"weights", "offset"})
         options.minimize(module, samples, l2=unit_penalties(module, noise), max_iter=_STEPS_PER_ROUND)
         with torch.no_grad():
             left = float(samples.squared_errors(module).sum())
         noise = min(_DECAY * noise, max(left, floor) / n)
-    return _without_small_units(problem, module)
+    return without_small_units(problem, module)
 
 
 @torch.no_grad()
@@ -107,14 +112,16 @@ def _per_weight(p, values):
 
 
 @torch.no_grad()
-def _without_small_units(problem, module):
-    """Problem and module without units of small weight norm; the last layer is rotated to its principal units."""
-    top, signs = module.weights[-1], module.signs[-1]
-    if not bool(module.biases[-1].any()):
-        for same in (signs > 0, signs < 0):  # rotations of units of one sign leave the sum as it is
-            _, values, vectors = torch.linalg.svd(top[same], full_matrices=False)
-            if len(values) == int(same.sum()):
-                top[same] = values[:, None] * vectors
+def without_small_units(problem, module):
+    """Problem and module without units of small weight norm; the last layer is changed to its principal units."""
+    top, bias, signs = module.weights[-1], module.biases[-1], module.signs[-1]
+    # The signed sum is z^T M z with z = (h, 1): the main eigenpairs of M are units as well.
+    Q, R = torch.linalg.qr(torch.cat([top, bias[:, None]], dim=1).T)
+    values, vectors = torch.linalg.eigh(R @ (signs[:, None] * R.T))
+    units = values.abs().sqrt()[:, None] * (Q @ vectors).T
+    for part, new in ((top, units[:, :-1]), (bias, units[:, -1]), (signs, torch.where(values < 0.0, -1.0, 1.0))):
+        part.zero_()
+        part[: len(new)] = new.to(part)
     norms = [torch.linalg.vector_norm(W, dim=1) for W in module.weights]
     return with_units(problem, module, [_large(norm, _LEAST_NORM) for norm in norms])
 
