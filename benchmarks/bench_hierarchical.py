@@ -6,10 +6,11 @@
 
 Parts: `recovery` (planted targets: errors, seconds, kernel ridge regression), `algorithm1`, `correction` (feature
 errors against alpha, as in Figure 9 of Allen-Zhu and Li, 2020), `layerwise` (as in Figure 6), `signs` (Theorem 4),
-`unknown_widths` (`widths="auto"` with noise), `sample_sizes` (errors against the number of samples), `deep` (degree 16
-and 32), `tables` (digits, breast cancer, regression tables, as in Figure 12), `wide` (a wide network on digits, and on
-CIFAR-10 if FOLDER holds data_batch_1.npz with the arrays "data" and "labels"; nothing is downloaded). Errors are
-squared and relative to the variance, on 20,000 held-out samples; seconds are processor time per fit.
+`signed` (half of the units subtracted, and quadratic forms from few samples), `unknown_widths` (`widths="auto"` with
+noise), `sample_sizes` (errors against the number of samples), `deep` (degree 16 and 32), `tables` (digits, breast
+cancer, regression tables, as in Figure 12), `wide` (a wide network on digits, and on CIFAR-10 if FOLDER holds
+data_batch_1.npz with the arrays "data" and "labels"; nothing is downloaded). Errors are squared and relative to the
+variance, on 20,000 held-out samples; seconds are processor time per fit.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from parts.hierarchical import (  # noqa: F401  (registers the parts)
     layerwise,
     recovery,
     sample_sizes,
+    signed,
     signs,
     tables,
     unknown_widths,

@@ -58,6 +58,7 @@ LABELS = range(2_150_000, 2_151_000)  # twenty a row; models that are refused fr
 LANDSCAPE_LOSSES = range(2_400_000, 2_401_000)
 LANDSCAPE_ONE_SIGN = range(2_402_000, 2_404_000)  # a thousand a row
 HIERARCHICAL_WIDTHS = range(2_450_000, 2_451_000)  # twenty a row; without noise from the 500th
+HIERARCHICAL_SIGNED = range(2_451_000, 2_452_000)  # a hundred a row; samples beside them at seed + 500
 RELU_NOISE = range(3_100_000, 3_100_300)  # twenty a row
 RELU_MISSING_UNIT = range(3_101_000, 3_102_000)  # fits that lack none, then a hundred a size
 PASSIVE_GIVEN = range(3_102_000, 3_103_000)  # twenty a row; rows at seed + 500

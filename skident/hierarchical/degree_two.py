@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-__all__ = ["degree_two_errors", "start_from_degree_two"]
+__all__ = ["degree_two_r2", "start_from_degree_two"]
 
 _MAX_SAMPLES = 1000  # an eigendecomposition of this order takes a second (budget)
 _RIDGES = np.logspace(-10, 2, 25)  # relative to the largest eigenvalue of the kernel, half decades from rounding on
@@ -32,9 +32,15 @@ def _ridge(x, y, w):
     return coefs, best
 
 
-def degree_two_errors(x, y):
-    """Squared leave-one-out errors (n,) of y (n,) by ridge regression on the terms of degree two of x (n, d)."""
-    return _ridge(x, y - y.mean(), np.ones(len(x)))[1] ** 2
+def degree_two_r2(x, y, folds):
+    """R^2 on held-out folds of y (n,) by ridge regression on the terms of degree two of x (n, d)."""
+    squares = 0.0
+    for fold in folds:
+        rest = np.setdiff1d(np.arange(len(x)), fold)[:_MAX_SAMPLES]
+        center = y[rest].mean()
+        coefs = _ridge(x[rest], y[rest] - center, np.ones(len(rest)))[0]
+        squares += np.sum((y[fold] - center - (1.0 + x[fold] @ x[rest].T / x.shape[1]) ** 2 @ coefs) ** 2)
+    return 1.0 - float(squares / np.sum((y - y.mean()) ** 2))
 
 
 @torch.no_grad()

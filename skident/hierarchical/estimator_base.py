@@ -152,7 +152,8 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples, k_l)
-            For ``readout_="sum"`` scaled such that ``sum_l alpha_l ||S_l(x)||^2`` plus a constant predicts y.
+            For ``readout_="sum"`` scaled such that ``sum_l alpha_l sum_i s_i S_l(x)_i^2`` plus a constant predicts y,
+            with the signs s of `layer_signs_`.
             `set_output` applies only if all layers are returned.
 
         Raises
@@ -352,6 +353,8 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
         if fit.initial is not None:
             self.initial_layer_weights_ = self._target_scaling.to_original_(fit.initial).layer_weights()
         self.readout_, self.l2_, self.exact_ = net.readout, fit.l2, fit.exact
+        signs = [np.ones(k) for k in net.widths] if fit.distillation is not None else map(_array, net.signs)
+        self.layer_signs_ = dict(enumerate(signs, start=2)) if net.readout == "sum" else None
         self.restart_losses_ = [float(loss) for loss in fit.restart_losses]
         self.history_ = [float(loss) for loss in fit.history]
         self.n_iter_ = max(1, len(self.history_) - (fit.skorch_net is None))
@@ -363,7 +366,15 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
         self._warn_if_unfinished(fit, n_found, n_found if self.widths == "auto" else len(architecture.widths))
 
     def _warn_if_unfinished(self, fit, n_found, n_layers):
-        """Warn if the solver stopped early, with the parameter to raise."""
+        """Warn if the solver stopped early, with the parameter to raise, or if Algorithm 1 chose other widths."""
+        given = tuple(self._given_widths())
+        if fit.distillation is not None and n_found == n_layers and self.widths_ != given:
+            warnings.warn(
+                f"{type(self).__name__}: Algorithm 1 determined the widths {self.widths_} by its thresholds, not the "
+                f"given {given}. Set solver='auto' to keep the given widths, or raise `kappa` in algorithm1_options.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
         if (fit.converged or fit.loss < EXPLAINED) and n_found == n_layers:
             return
         if fit.distillation is None:

@@ -18,6 +18,7 @@ from skident.base.predictions import in_shape_of_targets
 
 from .architecture import warn_if_too_few
 from .automatic_widths import WIDTHS, fit_automatic_widths
+from .degree_two import degree_two_r2
 from .estimator_base import QuadraticDenseNetBase
 from .linear_readout_fits import fit_linear
 from .model_selection import fit_auto, fit_penalized_sum
@@ -42,7 +43,7 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         ``mean (y - F(x))^2 + l2 (sum_l ||W_l||^2 + ||U_l||^2)``,
         ``F(x) = c + D [G_0, G_1] + sum_l alpha_l U_l G_l``
 
-    where the paper's form has ``U_l = (1, ..., 1)`` and ``D = 0`` (``readout="sum"``).
+    where the paper's form has ``U_l = (1, ..., 1)``, or signs (footnote 7), and ``D = 0`` (``readout="sum"``).
 
     Parameters
     ----------
@@ -101,6 +102,8 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         ``W_{l,j}`` (Algorithm 1: K_{l,j}) by layer l and connection j, for standardized inputs.
     initial_layer_weights_ : dict
         Initial weights of the chosen start, in the same form.
+    layer_signs_ : dict of int to ndarray of shape (k_l,), or None
+        Signs of the units in the sum, by layer l. None with linear readouts.
     readout_ : {"sum", "linear"}
     l2_ : float
         Infinite if held-out samples support a linear model only: hidden layers are zero. NaN if ``widths="auto"`` and
@@ -124,7 +127,9 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
     Notes
     -----
     **Cost.** P weights, n samples: a Levenberg-Marquardt step costs ``O(n P^2 + P^3)``, a pass ``O(n P)``. If there are
-    enough samples, the first two starts of the sum come from layer-by-layer regression, the others are random.
+    enough samples, the first two starts of the sum come from layer-by-layer regression, which gives the signs, too; if
+    not, the first comes from ridge regression on terms of degree two. Every other of the random starts has random
+    signs. Algorithm 1 has positive signs.
 
     **Extrapolation.** Polynomials of degree ``2^L`` grow fast outside the training data. `predict`, `transform` and
     `feature_gradients` therefore clip standardized inputs to the training range widened by a quarter at either end, for
@@ -254,9 +259,9 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         -----
         ConvergenceWarning
             If there are fewer targets than weights; if the best start reached `max_iter`; if held-out samples support
-            no hidden layer, so that `l2_` is infinite; if ridge regression is better on held-out samples by more than
-            0.03 of R^2 although `l2` or the sum was given; if boosting of trees is, by more than 0.02 and a standard
-            error.
+            no hidden layer, so that `l2_` is infinite; if ridge regression, on the inputs or on terms of degree two, is
+            better on held-out samples by more than 0.03 of R^2; if boosting of trees is, by more than 0.02 and a
+            standard error; if Algorithm 1 determined other widths than given.
         """
         return self._fit(X, y, LayerPlan())
 
@@ -360,9 +365,12 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         """Warn if a linear model, or boosting, has a clearly higher R^2 on held-out samples than `score`."""
         name, linear = type(self).__name__, linear_r2(x, y, folds)
         boosting = clearly_better_boosting_r2(x, y[:, 0], folds, score) if y.shape[1] == 1 else np.nan
-        if score < linear - _WORSE_THAN_LINEAR:
-            said, reference = "a linear model", linear
-            advice = "Take fewer or narrower layers, or a larger l2."
+        quadratic = degree_two_r2(x, y[:, 0], folds) if y.shape[1] == 1 else -np.inf
+        if score < max(linear, quadratic) - _WORSE_THAN_LINEAR:
+            said = "a linear model" if linear >= quadratic else "ridge regression on terms of degree two"
+            reference, advice = max(linear, quadratic), "Take fewer or narrower layers, or a larger l2."
+            if quadratic > linear:
+                advice = "Take more units in layer 2, or compare QuadraticNetRegressor().fit(X, y)."
         elif not np.isnan(boosting):
             said, reference = "boosting of trees", boosting
             advice = "Compare sklearn.ensemble.HistGradientBoostingRegressor().fit(X, y)."

@@ -24,6 +24,7 @@ def drawn(form, n=30):
     module = QuadraticDenseNet(4, (3, 2, 2), moments=[0.5, 1.0, 1.5, 2.0], generator=generator, **arguments)
     for b in module.biases:
         b.data.normal_(generator=generator)
+    module.all_signs[1::2] = -1.0  # of the sum form
 
     def values(*shape):
         return torch.randn(*shape, dtype=torch.float64, generator=generator)
