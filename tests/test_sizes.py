@@ -17,6 +17,7 @@ PARAMETERS = 8  # without self; __init__ has one a parameter of the estimator
 LARGER_FILES = {}
 LONGER_FUNCTIONS = {}
 MORE_PARAMETERS = {
+    "datasets/_hierarchical.py::make_hierarchical_target": "sizes first, then keyword-only properties of the target",
     "datasets/_planted_shallow.py::make_planted_shallow": "as make_regression of scikit-learn: three sizes, then "
     "keyword-only properties of the data, each with a default and no two of them one idea",
     "fitting/robust_polish.py::robust_polish": "a network and its sample, then keyword-only options with defaults, "

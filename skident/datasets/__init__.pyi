@@ -26,10 +26,10 @@ class HierarchicalTarget:
     weights: list[Any]
     alphas: tuple[float, ...]
     roots: Array
+    signs: list[Array] | None
     n_features: int
     widths: tuple[int, ...]
     connections: tuple[tuple[int, ...], ...]
-    signs: list[Array]
     def __init__(
         self, weights: list[Any], alphas: tuple[float, ...], roots: Array, signs: list[Array] | None = ...
     ) -> None: ...

@@ -59,7 +59,7 @@ class HierarchicalQuadraticNet(RegressorMixin, TransformerMixin, BaseEstimator):
     alphas_: tuple[Any, ...]
     layer_weights_: Any
     initial_layer_weights_: dict[Any, Any]
-    layer_signs_: dict[int, Array] | None
+    layer_signs_: Any
     readout_: Literal["sum", "linear"]
     l2_: float
     exact_: bool

@@ -50,10 +50,10 @@ def can_regress(architecture, layers, n_samples):
 def regress_top_layer(module, lower, samples, fixed=(), ridge=RIDGES[0], signed=True):
     """Set the last layer of a sum-form module by regression on the residual of the layers below; eigenvalues of M.
 
-    With inputs h, the last layer adds ``alpha <M, h h^T>``, linear in ``M = W^T diag(s) W`` with the signs s. M comes from
-    linear least squares, together with a first-order change of the layers below (`lower`, fitted): their error is as
-    large as the new layer's contribution, since they were fitted without it. W and s are those of M's largest eigenpairs;
-    of the positive ones unless `signed`.
+    With inputs h, the last layer adds ``alpha <M, h h^T>``, linear in ``M = W^T diag(s) W`` with the signs s. M comes
+    from linear least squares, together with a first-order change of the layers below (`lower`, fitted): their error is
+    as large as the new layer's contribution, since they were fitted without it. W and s are those of M's largest
+    eigenpairs; of the positive ones unless `signed`.
 
     Fitted as the last one, the layer before is known up to Q with ``Q^T diag(s) Q = diag(s)`` only, but the new layer
     squares the entries of ``Q S``. A first regression therefore takes all products ``S_i S_j`` as inputs. The
@@ -104,7 +104,7 @@ def _regress(columns, others, target, w, ridge):
 
 
 def _root(M, k, n_last, signed):
-    """W (<= k, q) and signs s with ``W^T diag(s) W`` near M, from the block without the last inputs; None if it is 0."""
+    """W (<= k, q) and signs s with ``W^T diag(s) W`` near M, from the block without the last inputs; None for 0."""
     q = len(M)
     known = q - n_last if q - n_last >= k else q
     values, vectors = torch.linalg.eigh(M[:known, :known])
@@ -139,7 +139,7 @@ def _rotation(module, top, x, residual, tangent, w, ridge):
 
 
 def _hyperbolic_diagonalizer(N, signs):
-    """Q (k, k) with ``Q^T diag(s) Q = diag(s)`` and ``N_m`` near ``Q^T D_m Q``, D_m diagonal; I if none is found.
+    """Q (k, k) with ``Q^T diag(s) Q = diag(s)`` and ``N_m`` near ``Q^T D_m Q``, D_m diagonal; I if there is none.
 
     Of the main combinations of the N_m (m, k, k), the one whose eigenvectors leave the least off-diagonal part.
     """

@@ -78,8 +78,8 @@ class QuadraticDenseNet(LayerInputs):
     """``F(x) = c + D [G_0, G_1] + sum_l alpha_l U_l G_l``, ``G_l = a(S_l)``, ``S_l = sum_{j in J_l} W_lj G_j + b_l``.
 
     ``G_0 = x``, ``G_1 = x^2 - E x^2``. With ``readout="sum"`` D is zero and the entries of U_l are fixed signs, all one
-    in the paper's eq. (1.1), +-1 in its footnote 7. With ``readout="linear"`` U_l and D are trained, and ``batch_norm=True`` puts a batch norm after each
-    activation, as in Appendix A.3.
+    in the paper's eq. (1.1), +-1 in its footnote 7. With ``readout="linear"`` U_l and D are trained, and
+    ``batch_norm=True`` puts a batch norm after each activation, as in Appendix A.3.
 
     Parameters
     ----------
