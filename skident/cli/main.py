@@ -6,6 +6,7 @@ import argparse
 import importlib
 import json
 import sys
+import warnings
 
 __all__ = ["main"]
 
@@ -44,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     make_network((2, 3, 1), random_state=0).save(Path(folder) / "net.safetensors")
     ...     rows = Path(folder) / "X.csv"
-    ...     _ = rows.write_text("0,1\n1,0\n-1,1\n")
+    ...     _ = rows.write_text("0.5,1\n1,0\n-1,1\n")
     ...     files = 2 * [f"{folder}/net.safetensors"]
     ...     code = main(["audit", *files, "--data", str(rows)])
     the same: ...
@@ -56,7 +57,10 @@ def main(arguments: list[str] | None = None) -> int:
     results = importlib.import_module("skident.cli.results")
     command = getattr(importlib.import_module(f"skident.cli.{options.name}"), options.name)
     try:
-        result = command(options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("default", UserWarning)
+            warnings.showwarning = lambda message, *_, **__: sys.stderr.write(f"skident {options.name}: {message}\n")
+            result = command(options)
     except (ValueError, TypeError, OSError, ImportError) as error:
         text = str(error).replace("response_method=", "--response=")
         sys.stderr.write(f"skident {options.name}: error: {text}\n")
@@ -165,9 +169,21 @@ def _add_audit(commands):
 
 def _add_compress(commands):
     command = _command(commands, "compress", "find the smallest network with the same outputs")
-    command.add_argument("--tol", type=float, default=1e-2, help="largest error (default: 0.01)")
+    command.add_argument(
+        "--tol",
+        type=float,
+        default=1e-2,
+        help="largest root mean square error over held-out rows and outputs, relative to the outputs' standard "
+        "deviation, or what --metric says (default: 0.01)",
+    )
     metrics = ["auto", "outputs", "probabilities", "labels"]
-    command.add_argument("--metric", choices=metrics, default="auto", help="what the error measures (default: auto)")
+    command.add_argument(
+        "--metric",
+        choices=metrics,
+        default="auto",
+        help="what the error measures: outputs, probabilities, or labels, the share of rows whose class changes "
+        "(default: auto)",
+    )
     command.add_argument("--output", metavar="FILE", help="write the network: .safetensors or .onnx")
 
 

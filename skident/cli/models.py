@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from skident.network import FeedforwardNetwork
+from skident.network.paths import checked_destination, checked_source
 
 __all__ = ["black_box_from", "check_destination", "network_from", "write_network"]
 
@@ -23,7 +24,7 @@ def black_box_from(path):
     """The black box in a file, as `Oracle` takes it: a network, or the path of an ONNX model of any kind."""
     if _suffix(path) != ".onnx":
         return FeedforwardNetwork.load(path)
-    if not Path(path).is_file():
+    if not checked_source(path).is_file():
         raise FileNotFoundError(f"there is no file {path}.")
     return path
 
@@ -43,10 +44,7 @@ def check_destination(path, endings=_NETWORKS):
     needed = {".onnx": "onnx", ".html": "pandas", ".htm": "pandas"}.get(_suffix(path, endings))
     if needed is not None and find_spec(needed) is None:
         raise ImportError(f"writing {path} needs {needed}, which is not installed.")
-    if Path(path).is_dir():
-        raise IsADirectoryError(f"{path} is a folder; give the path of a file in it.")
-    if not Path(path).parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {Path(path).parent} for {Path(path).name}.")
+    checked_destination(path)
 
 
 def _suffix(path, endings=_NETWORKS):

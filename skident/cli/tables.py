@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import math
-from pathlib import Path
+import warnings
 
 import numpy as np
+
+from skident.network.paths import checked_source
 
 __all__ = ["read_table"]
 
@@ -16,14 +18,15 @@ _DELIMITERS = ",;\t|"
 def read_table(path, n_columns=None):
     """Numbers X (n, D) and header (list of str, or None) of a CSV file in UTF-8.
 
-    The first row is a header if one of its cells is not a number. The delimiter is the most frequent one of comma,
-    semicolon, tab and bar in the first row. Empty lines are skipped.
+    The first row is a header if one of its cells is not a number. If its cells are 0, 1, 2, ... and rows follow, it is
+    a header as well, as pandas writes it for columns without names, and a warning says so. The delimiter is the most
+    frequent one of comma, semicolon, tab and bar in the first row. Empty lines are skipped.
     """
-    rows = _cells(Path(path))
+    rows = _cells(checked_source(path))
     if not rows:
         raise ValueError(f"{path} has no rows.")
     names = None
-    if any(_number(cell) is None for cell in rows[0][1]):
+    if _is_header(path, *rows[0], len(rows)):
         names, rows = [cell.strip() for cell in rows[0][1]], rows[1:]
     if not rows:
         raise ValueError(f"{path} has a header but no rows.")
@@ -47,10 +50,31 @@ def _cells(path):
         raise ValueError(f"{path} is not a CSV file in UTF-8: {error}.") from error
 
 
+def _is_header(path, line, cells, n_rows):
+    """Whether the first row is a header; a warning if it numbers the columns, an error if it may be either."""
+    cells = [cell.strip() for cell in cells]
+    if n_rows > 1 and cells == [str(i) for i in range(len(cells))]:
+        decimals = ",".join(f"{cell}.0" for cell in cells[:3])
+        warnings.warn(
+            f"{path}: the first row numbers the columns and is read as a header; if it is a row of inputs, write it "
+            f"with decimals, such as {decimals}.",
+            UserWarning,
+            stacklevel=3,
+        )
+        return True
+    unclear = [cell for cell in cells if "_" in cell]
+    if unclear and all(_number(cell.replace("_", "")) is not None for cell in cells):
+        raise ValueError(
+            f"{path}, line {line}: {unclear[0]!r} may be a name or a number; begin names with a letter, and write "
+            "numbers without underscores."
+        )
+    return any(_number(cell) is None for cell in cells)
+
+
 def _number(cell):
-    """A cell as a float, or None."""
+    """A cell as a float, or None; ``1_000``, which Python reads as 1000, is no number."""
     try:
-        return float(cell)
+        return None if "_" in cell else float(cell)
     except ValueError:
         return None
 

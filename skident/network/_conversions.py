@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import _io, _sklearn
+from .paths import checked_destination
 
 
 class Conversions:
@@ -166,7 +167,7 @@ class Conversions:
         """
         from .onnx_models import read_network
 
-        return cls(*read_network(source))
+        return _within_memory(cls, read_network, source)
 
     def to_onnx(self, path=None, *, dtype="float64"):
         """This network as an ONNX model: one Gemm and activation per layer, input ``X`` (n, D), output ``Y`` (n, m_L).
@@ -194,7 +195,7 @@ class Conversions:
 
         model = network_model(self, dtype)
         if path is not None:
-            write_model(model, _io.checked_path(path))
+            write_model(model, checked_destination(path))
         return model
 
     def save(self, path):
@@ -239,4 +240,12 @@ class Conversions:
         ValueError
             If it is not a safetensors file of :meth:`save`, is of a later format version, or damaged.
         """
-        return cls(*_io.load(path))
+        return _within_memory(cls, _io.load, path)
+
+
+def _within_memory(kind, read, source):
+    """A network from what `read` makes of a source; ValueError if that does not fit into memory."""
+    try:
+        return kind(*read(source))
+    except MemoryError as error:
+        raise ValueError(f"the network does not fit into memory: {error}") from error

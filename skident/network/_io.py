@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-from pathlib import Path
 
-import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as serialized
 
 from .activations import ACTIVATIONS, Clip, LeakyReLU, clip, is_built_in, leaky_relu
 from .partly_linear import PartlyLinear, partly_linear
+from .paths import checked_destination
 
 _FORMAT = "skident.FeedforwardNetwork"
 _VERSION = 1  # of the file layout; `load` refuses others
+_MAX_LEVELS = 8  # of partly linear activations of partly linear activations: one per linear skip connection
+_LONGEST_NAME = 64  # letters of an activation without bounds
 
 
 def save(network, path):
     """Write a network to a safetensors file; ValueError if an activation is not built in."""
-    path = checked_path(path)
+    path = checked_destination(path)
     arrays = {f"weights.{layer}": W for layer, W in enumerate(network.weights)}
     arrays |= {f"biases.{layer}": b for layer, b in enumerate(network.biases)}
     metadata = {
@@ -30,40 +30,31 @@ def save(network, path):
         "output_activation": _written(network.activations[-1]),
     }
     try:
-        Path(path).write_bytes(serialized(arrays, metadata))  # save_file makes files that only their owner can read
+        path.write_bytes(serialized(arrays, metadata))  # save_file makes files that only their owner can read
     except OSError as error:
         raise OSError(f"{path} cannot be written: {error}") from error
 
 
-def checked_path(path):
-    """The path as str, with its folder checked."""
-    path = Path(os.fspath(path))
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; give the path of a file in it.")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent} for {path.name}.")
-    return str(path)
-
-
 def load(path):
     """Arguments of `FeedforwardNetwork` from a file that `save` wrote; ValueError if it is another or damaged file."""
-    path = checked_path(path)
+    path = checked_destination(path)
     try:
         with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
+            metadata, kinds = file.metadata() or {}, {name: file.get_slice(name).get_dtype() for name in file.keys()}
             _check_metadata(path, metadata)
-            arrays = {name: file.get_tensor(name) for name in file.keys()}
+            n_layers = len(kinds) // 2
+            expected = [f"{kind}.{layer}" for kind in ("weights", "biases") for layer in range(n_layers)]
+            if not n_layers or set(kinds) != set(expected):
+                raise ValueError(f"{path} must hold weights.0, biases.0, weights.1, ... in pairs, got {sorted(kinds)}.")
+            if set(kinds.values()) != {"F64"}:
+                found = sorted({kind.replace("F", "float") for kind in kinds.values()})
+                raise ValueError(f"{path} must hold float64 arrays, got {found}.")
+            arrays = [file.get_tensor(name) for name in expected]
     except SafetensorError as error:
         raise ValueError(f"{path} is not a safetensors file, or damaged: {error}") from error
-    n_layers = len(arrays) // 2
-    expected = [f"{kind}.{layer}" for kind in ("weights", "biases") for layer in range(n_layers)]
-    if not n_layers or set(arrays) != set(expected):
-        raise ValueError(f"{path} must hold weights.0, biases.0, weights.1, ... in pairs, got {sorted(arrays)}.")
-    if any(array.dtype != np.float64 for array in arrays.values()):
-        raise ValueError(f"{path} must hold float64 arrays, got {sorted({str(a.dtype) for a in arrays.values()})}.")
-    ordered = [arrays[name] for name in expected]
-    activations = (_read(metadata[name]) for name in ("activation", "output_activation"))
-    return ordered[:n_layers], ordered[n_layers:], *activations
+    n_outputs = arrays[-1].size
+    activations = _read(metadata["activation"], 1), _read(metadata["output_activation"], n_outputs)
+    return arrays[:n_layers], arrays[n_layers:], *activations
 
 
 def _written(activation):
@@ -82,14 +73,36 @@ def _written(activation):
     return activation.name
 
 
-def _read(name):
-    """The activation of a name by `_written`."""
-    if name.startswith("clip["):
-        return clip(*json.loads(name.removeprefix("clip")))
-    if partly := re.fullmatch(r"partly_linear\((.+), (\d+)\)", name):
-        return partly_linear(_read(partly[1]), int(partly[2]))
-    slope = re.fullmatch(r"leaky_relu\(([-+.\de]+)\)", name)
-    return name if slope is None else leaky_relu(slope[1])
+def _read(name, n_bounds):
+    """The activation of a name by `_written`; a clip has one bound for all units or `n_bounds`."""
+    counts = []
+    while partly := re.fullmatch(r"partly_linear\((.+), (\d{1,9})\)", name):
+        name, n_bounds = partly[1], 1
+        counts.append(int(partly[2]))
+        if len(counts) > _MAX_LEVELS:
+            raise ValueError(f"the file has an activation with more than {_MAX_LEVELS} levels of linear units.")
+    activation = _read_clip(name, n_bounds) if name.startswith("clip[") else name
+    if activation is name and len(name) > _LONGEST_NAME:
+        raise ValueError(f"the file has the unknown activation {name[:_LONGEST_NAME]!r}...")
+    if slope := re.fullmatch(r"leaky_relu\(([-+.\de]+)\)", name):
+        activation = leaky_relu(slope[1])
+    for n_linear in reversed(counts):
+        activation = partly_linear(activation, n_linear)
+    return activation
+
+
+def _read_clip(name, n_bounds):
+    """A clip by ``clip[[low, ...], [high, ...]]``."""
+    try:
+        bounds = json.loads(name.removeprefix("clip")) if name.count("[") == 3 and "{" not in name else None
+    except json.JSONDecodeError:
+        bounds = None
+    is_pair = isinstance(bounds, list) and [type(bound) for bound in bounds] == [list, list]
+    if not is_pair or any(type(value) not in (int, float) for bound in bounds for value in bound):
+        raise ValueError(f"the file has a clip without two lists of numbers: {name[:_LONGEST_NAME]!r}...")
+    if any(len(bound) not in (1, n_bounds) for bound in bounds):
+        raise ValueError(f"the file has a clip of {max(map(len, bounds))} bounds where {n_bounds} fit.")
+    return clip(*bounds)
 
 
 def _check_metadata(path, metadata):

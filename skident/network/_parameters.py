@@ -6,6 +6,7 @@ import numpy as np
 
 from .activations import Clip, clip, get_activation, is_built_in
 from .calculus import layer_activations
+from .partly_linear import PartlyLinear
 
 
 class NetworkParameters:
@@ -22,6 +23,8 @@ class NetworkParameters:
             "_hidden": get_activation(activation),
         }
         _check_bounds(fields["_hidden"], fields["activations"][-1], weights[-1].shape[1])
+        for layer, (g, b) in enumerate(zip(fields["activations"], biases)):
+            _check_linear_units(g, layer, len(b))
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
@@ -172,6 +175,17 @@ def _check_bounds(hidden, output, n_outputs):
         raise ValueError(f"activation={hidden.name!r}: a hidden layer has one low and one high for all units.")
     if isinstance(output, Clip) and len(output.low) not in (1, n_outputs):
         raise ValueError(f"clip has bounds for {len(output.low)} outputs, but the network has {n_outputs}.")
+
+
+def _check_linear_units(activation, layer, width):
+    """Refuse more linear units than a layer has units."""
+    n_linear = 0
+    while isinstance(activation, PartlyLinear):
+        n_linear, activation = n_linear + activation.n_linear, activation.base
+    if n_linear > width:
+        raise ValueError(f"layer {layer} has {width} units, and its activation {n_linear} linear ones.")
+    if n_linear and isinstance(activation, Clip) and len(activation.low) > 1:
+        raise ValueError(f"layer {layer} has linear units, and so one low and one high for all others.")
 
 
 def _checked_arrays(weights, biases):

@@ -60,6 +60,11 @@ def partly_linear(activation, n_linear):
     -------
     PartlyLinear
 
+    Raises
+    ------
+    ValueError
+        If the activation is unknown, or n_linear is not an integer of at least 1.
+
     Examples
     --------
     >>> import numpy as np
@@ -68,6 +73,8 @@ def partly_linear(activation, n_linear):
     [ 0.  3. -4.]
     """
     base = get_activation(activation)
+    if not (isinstance(n_linear, (int, np.integer)) and n_linear >= 1):
+        raise ValueError(f"n_linear must be an integer >= 1, got {n_linear!r}.")
     name, jet = f"{base.name} and {n_linear} linear", _MixedJet(base, n_linear)
     return PartlyLinear(name, jet, None, None, base.smooth, base, n_linear)
 

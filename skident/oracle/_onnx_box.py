@@ -14,9 +14,10 @@ except ImportError as error:
         "querying an ONNX model needs onnxruntime, which is not installed; try pip install 'skident[onnx]'."
     ) from error
 
-from skident.network.onnx_models import read_model
+from skident.network.onnx_models import check_sizes, read_model
 
 _DTYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
+_LONGEST_MESSAGE = 1000  # letters of what onnxruntime says, which repeats names of the model
 
 
 class OnnxBox:
@@ -70,13 +71,14 @@ def content_of(path):
 def _session_of(path):
     """A session that runs a file, with external data from its folder only."""
     model = read_model(path)
+    check_sizes(model)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
     try:
         return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # of a module of its own that is not public
-        raise ValueError(f"onnxruntime cannot run {os.fspath(path)}: {error}") from error
+        raise ValueError(f"onnxruntime cannot run {os.fspath(path)}: {str(error)[:_LONGEST_MESSAGE]}") from error
 
 
 def _input_of(session):

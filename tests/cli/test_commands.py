@@ -370,5 +370,5 @@ def test_other_files(tmp_path):
         read_table(written(tmp_path, "\u00e9,b\n1,2\n", encoding="latin-1"))
     with pytest.raises(FileNotFoundError, match="missing.csv"):
         read_table(tmp_path / "missing.csv")
-    with pytest.raises(IsADirectoryError, match="Is a directory"):
+    with pytest.raises(IsADirectoryError, match="is a folder"):
         read_table(tmp_path)

@@ -7,6 +7,7 @@ except ImportError as error:
 
 from .files import read_model
 from .reading import read_network
+from .sizes import check_sizes
 from .writing import network_model, write_model
 
-__all__ = ["network_model", "read_model", "read_network", "write_model"]
+__all__ = ["check_sizes", "network_model", "read_model", "read_network", "write_model"]

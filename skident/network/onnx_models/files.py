@@ -10,14 +10,23 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from google.protobuf.message import DecodeError
 from onnx import ModelProto, TensorProto, helper
 
-__all__ = ["read_model"]
+from ..paths import checked_source
+
+__all__ = ["MissingDataError", "messages_of", "read_model"]
+
+_MAX_BYTES = 2**31  # of the numbers in other files: as many as a file of its own may hold
+
+
+class MissingDataError(FileNotFoundError, ValueError):
+    """Numbers of an ONNX model lie in another file, and there is no such file."""
 
 
 def read_model(source):
     """An ONNX model with all its numbers inside, from a path or a ModelProto.
 
     TypeError if `source` is neither, FileNotFoundError or IsADirectoryError if there is no such file, ValueError if it
-    is not an ONNX model, is truncated, or keeps numbers outside of its folder (nothing of these is read).
+    is not an ONNX model, is truncated, or keeps numbers outside of its folder (nothing of these is read), and
+    MissingDataError, a ValueError, if there is no file with its numbers.
     """
     if isinstance(source, ModelProto):
         _check_complete(source, "the model")
@@ -33,15 +42,15 @@ def read_model(source):
         raise TypeError(
             f"an ONNX model is read from a path or an onnx.ModelProto, got {type(source).__name__}."
         ) from None
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; give the path of a file in it.")
-    model, content = ModelProto(), path.read_bytes()
+    model, content = ModelProto(), checked_source(path).read_bytes()
     try:
         model.ParseFromString(content)
     except DecodeError as error:
         raise ValueError(f"{path} is no ONNX model, or truncated: {error}.") from error
     _check_complete(model, path)
     pieces = [_piece(path, tensor) for tensor in _tensors(model) if _is_external(tensor)]
+    if sum(piece.length for piece in pieces) > _MAX_BYTES:
+        raise ValueError(f"{path} keeps more than 2 GiB of numbers in other files.")
     for piece in pieces:
         piece.fill()
     return model
@@ -54,12 +63,27 @@ def _check_complete(model, name):
 
 
 def _tensors(message):
-    """All tensors in a message, including those in attributes, subgraphs and functions."""
+    return messages_of(message, TensorProto)
+
+
+def messages_of(message, kind):
+    """All messages of a kind in a message, including those in attributes, subgraphs and functions.
+
+    Parameters
+    ----------
+    message : onnx.ModelProto
+    kind : type
+
+    Yields
+    ------
+    message of this type
+    """
     stack = [message]
     while stack:
         current = stack.pop()
-        if isinstance(current, TensorProto):
+        if isinstance(current, kind):
             yield current
+        if isinstance(current, TensorProto):
             continue
         for field, value in current.ListFields():
             if field.message_type is not None:
@@ -96,10 +120,10 @@ def _piece(model_path, tensor):
     path = _inside(model_path.parent, location)
     if path is None:
         raise ValueError(
-            f"{what} has its numbers in {location!r}, outside of the model's folder; refused, and nothing of it read."
+            f"{what} has its numbers in {location[:80]!r}, outside of the model's folder; refused, and nothing of it read."
         )
-    if not path.is_file():
-        raise FileNotFoundError(f"{what} has its numbers in {location!r}, and there is no such file.")
+    if not os.path.isfile(path):  # False, too, if it cannot be a name
+        raise MissingDataError(f"{what} has its numbers in {location[:80]!r}, and there is no such file.")
     size = path.stat().st_size
     try:
         offset = int(entries.get("offset", 0))
@@ -120,5 +144,8 @@ def _inside(folder, location):
     written = (PurePosixPath(location), PureWindowsPath(location))
     if not location or any(path.is_absolute() or path.drive or ".." in path.parts for path in written):
         return None
-    path, folder = (folder / location).resolve(), folder.resolve()
+    try:
+        path, folder = (folder / location).resolve(), folder.resolve()
+    except (OSError, RuntimeError, ValueError):  # a link to itself, or what cannot be a name
+        return None
     return path if folder in path.parents else None

@@ -24,6 +24,7 @@ _ACTIVATIONS = {
     "Sin": "sin",
 }
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE)
+_MAX_AXES = 64  # of an array of NumPy
 
 
 def apply(step, operands):
@@ -53,6 +54,8 @@ def _entries(step, constant, rows):
     try:
         if None in dims and constant.ndim == 1:
             return constant
+        if constant.size != math.prod(dims):
+            step.allowance.spend(step, entries=math.prod(dims))
         return np.broadcast_to(constant, dims).ravel()
     except (ValueError, TypeError):
         raise unreadable(
@@ -112,6 +115,7 @@ def _batch_normalization(step, rows, scale, bias, mean, variance, *_):
     if None in rows.dims[1:] or (rows.dims[0] or len(scale)) != len(scale):
         raise unreadable(step, f"it has {len(scale)} channels, which do not fit rows of shape {rows.dims}")
     epsilon, repeats = step.attributes.get("epsilon", 1e-5), math.prod(rows.dims[1:])
+    step.allowance.spend(step, entries=len(scale) * repeats)
     factor = np.asarray(scale, dtype=np.float64) / np.sqrt(np.asarray(variance, dtype=np.float64) + epsilon)
     offset = np.asarray(bias, dtype=np.float64) - mean * factor
     return rows.scaled(np.repeat(factor, repeats), np.repeat(offset, repeats))
@@ -242,8 +246,10 @@ def _dropout(step, rows, ratio=None, training=None):
 
 def _reshaped(step, rows, dims):
     """The rows with other axes, if every row keeps its entries."""
-    if rows.width is not None and math.prod(dims) != rows.width:
+    if rows.width is not None and (math.prod(dims) != rows.width or min(dims, default=1) < 1):
         raise unreadable(step, f"it does not keep every row of {rows.width} entries to itself")
+    if len(dims) > _MAX_AXES:
+        raise unreadable(step, f"it makes rows of {len(dims)} axes, more than {_MAX_AXES}")
     return replace(rows, dims=tuple(dims))
 
 
@@ -271,7 +277,10 @@ def _axes(step, axes, ndim):
     axes = step.attributes.get("axes", axes)
     if axes is None:
         raise unreadable(step, "it does not say which axes, and the batch axis may be among them")
-    return sorted(int(a) % ndim for a in np.ravel(axes))
+    axes = [int(a) for a in np.ravel(axes)]
+    if any(not -ndim <= a < ndim for a in axes):
+        raise unreadable(step, f"its axes are not among {ndim}")
+    return sorted(a % ndim for a in axes)
 
 
 def _squeeze(step, rows, axes=None):
@@ -282,7 +291,7 @@ def _squeeze(step, rows, axes=None):
 
 
 def _unsqueeze(step, rows, axes=None):
-    axes = np.ravel(step.attributes.get("axes", axes))
+    axes = np.ravel(step.attributes.get("axes", axes))[: _MAX_AXES + 1]
     dims = list(rows.dims)
     for axis in _axes(step, axes, 1 + len(dims) + len(axes)):
         if axis == 0:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from onnx import TensorProto, checker, helper, numpy_helper
+from onnx import TensorProto, checker, defs, helper, numpy_helper
 
 from ..activations import Clip
 from .files import read_model
 from .operators import KNOWN, apply
-from .values import BatchTensor, Step, unreadable
+from .values import ENTRY, Allowance, BatchTensor, Step, unreadable
 
 __all__ = ["read_network"]
 
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 _DOMAINS = ("", "ai.onnx", "ai.onnx.ml")
+_MAX_NODES = 10_000  # of a graph: networks have a few per layer (time)
+_CONTROL_FLOW = ("If", "Loop", "Scan")
+_LONGEST_MESSAGE = 1000  # letters of what onnx says, which repeats names of the model
 
 
 def read_network(source):
@@ -25,9 +28,9 @@ def read_network(source):
     (name, rows), output = _input(graph), _output(graph)
     _check(model)
     nodes, needed = _needed(graph, output)
-    values = _constants(graph, needed) | {name: rows}
+    values, allowance = _constants(graph, needed) | {name: rows}, Allowance(model.ByteSize())
     for node in nodes:
-        step = _step(node)
+        step = _step(node, allowance)
         missing = [operand for operand in node.input if operand and operand not in values]
         if missing:
             raise unreadable(step, f"it reads {missing[0]!r}, which nothing before it gives")
@@ -35,7 +38,7 @@ def read_network(source):
     found = values.get(output)
     if not isinstance(found, BatchTensor) or not (found.layers or found.maps):
         raise ValueError(f"there is no matrix product (MatMul or Gemm) between input and output {output!r}.")
-    network = _assembled(found)
+    network = _assembled(found, Step(output, "output", "", {}, allowance))
     if rows.width not in (None, len(network[0][0])):
         raise ValueError(f"the model's input {name!r} has {rows.width} entries a row, but its first matrix another.")
     return network
@@ -43,25 +46,34 @@ def read_network(source):
 
 def _check(model):
     """Refuse custom operators and malformed models."""
+    if len(model.graph.node) > _MAX_NODES:
+        raise ValueError(f"from_onnx reads at most {_MAX_NODES} nodes, and the model has {len(model.graph.node)}.")
+    functions = {(function.domain, function.name) for function in model.functions}
     for node in model.graph.node:
-        if node.domain not in _DOMAINS:
+        if node.domain not in _DOMAINS or (node.domain, node.op_type) in functions:
             raise unreadable(_step(node), f"{node.domain}.{node.op_type} is a custom operator, not one of ONNX's own")
+    newest = defs.onnx_opset_version()
+    if any(one.domain in ("", "ai.onnx") and one.version > newest for one in model.opset_import):
+        raise ValueError(f"the model needs a later operator set than {newest}, the last that the installed onnx knows.")
     try:
         checker.check_model(model)
     except checker.ValidationError as error:
-        raise ValueError(f"the ONNX model is damaged: {' '.join(str(error).split())}") from error
+        raise ValueError(f"the ONNX model is damaged: {' '.join(str(error).split())[:_LONGEST_MESSAGE]}") from error
     except UnicodeDecodeError as error:  # of what the checker says
         raise ValueError("the ONNX model is damaged: a name in it is no text.") from error
 
 
-def _step(node):
+def _step(node, allowance=None):
     """A node with its attributes as Python values."""
     attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
-    return Step(node.name or (node.output[0] if node.output else "?"), node.op_type, node.domain, attributes)
+    name = node.name or (node.output[0] if node.output else "?")
+    return Step(name, node.op_type, node.domain, attributes, allowance or Allowance())
 
 
 def _applied(step, operands):
     """Value of a node; any failure is a ValueError that names it."""
+    if step.kind in _CONTROL_FLOW:
+        raise unreadable(step, "a loop or branch has no fixed layers")
     if step.kind not in KNOWN:
         raise unreadable(
             step,
@@ -69,11 +81,22 @@ def _applied(step, operands):
             "constants, one kind of activation, and what changes nothing",
         )
     try:
-        return apply(step, operands)
+        with np.errstate(all="ignore"):  # what is not finite in the end is refused then
+            found = apply(step, operands)
+        if not isinstance(found, BatchTensor):
+            step.allowance.spend(step, ENTRY * found.size)
+            return _real(found, f"node {step.name!r}")
+        if found.maps and not any(found.maps[-1] is last for last in _last_maps(operands)):
+            step.allowance.spend(step, ENTRY * found.maps[-1][0].size)
+        return found
     except (TypeError, IndexError, KeyError) as error:  # inputs or attributes that the operator does not have
         raise unreadable(step, f"its inputs are not those of this operator ({error})") from error
     except ValueError as error:
         raise error if str(error).startswith("from_onnx") else unreadable(step, str(error).rstrip(".")) from error
+
+
+def _last_maps(operands):
+    return [operand.maps[-1] for operand in operands if isinstance(operand, BatchTensor) and operand.maps]
 
 
 def _output(graph):
@@ -111,9 +134,17 @@ def _constants(graph, needed):
         if tensor.name in needed:
             try:
                 arrays[tensor.name] = numpy_helper.to_array(tensor)
-            except (TypeError, ValueError) as error:
+            except (TypeError, ValueError, KeyError) as error:
                 raise ValueError(f"tensor {tensor.name!r} of the ONNX model is damaged: {error}") from error
+            _real(arrays[tensor.name], f"tensor {tensor.name!r}")
     return arrays
+
+
+def _real(array, name):
+    """The array; ValueError unless it holds real numbers or truth values."""
+    if array.dtype.kind in "cOSU":
+        raise ValueError(f"from_onnx reads real numbers, and {name} of the ONNX model has dtype {array.dtype}.")
+    return array
 
 
 def _input(graph):
@@ -138,11 +169,12 @@ def _input(graph):
     return name, BatchTensor(later, dims[0] if isinstance(dims[0], int) else None)
 
 
-def _assembled(rows):
+def _assembled(rows, step):
     """Weights, biases and the two activations of a chain."""
     done, rest = rows.layers, rows.maps
     if not rest and not rows.plain:  # something like 2 tanh(...): a layer of its own
         width = len(done[-1].maps[-1][1])
+        step.allowance.spend(step, entries=width * width)
         rest = ((np.diag(np.broadcast_to(rows.scale, width)), np.broadcast_to(rows.offset, width)),)
     output = done[-1].activation if not rest else "identity"
     hidden = done if rest else done[:-1]
@@ -158,13 +190,15 @@ def _assembled(rows):
     if not hidden:  # no activation inside: every matrix is a linear layer
         layers = list(groups[0])
         return [W for W, _ in layers], [b for _, b in layers], "identity", output
-    layers = [_joined(maps) for maps in groups]
+    layers = [_joined(maps, step) for maps in groups]
     return [W for W, _ in layers], [b for _, b in layers], hidden[0].activation, output
 
 
-def _joined(maps):
+def _joined(maps, step):
     """Matrix and bias of several affine maps in a row."""
     W, b = maps[0]
     for A, c in maps[1:]:
-        W, b = W @ A, b @ A + c
+        step.allowance.spend(step, len(W) * A.size, len(W) * A.shape[1])
+        with np.errstate(all="ignore"):  # the network's entries must be finite
+            W, b = W @ A, b @ A + c
     return W, b

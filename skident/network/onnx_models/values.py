@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from ..activations import Activation
 
-__all__ = ["BatchTensor", "Step", "Layer", "unreadable"]
+__all__ = ["BatchTensor", "ENTRY", "Allowance", "Layer", "Step", "unreadable"]
+
+_MAX_ENTRIES = 2**25  # of an array whose size a model states in its shapes and attributes (memory: 256 MiB)
+_MAX_WORK = 2**32  # multiplications of reading a model (time: below a second)
+_WORK_PER_BYTE = 64  # multiplications more for each byte of the model: every weight may be moved some eight times
+ENTRY = 64  # multiplications that an entry of a new array counts as (memory: 2^26 entries, 512 MiB, of all arrays)
+
+
+class Allowance:
+    """What reading one model may cost: sizes are checked before anything is allocated."""
+
+    def __init__(self, n_bytes=0):
+        self._left = _MAX_WORK + _WORK_PER_BYTE * n_bytes
+
+    def spend(self, step, work=0, entries=0):
+        """Count multiplications, and entries of one array; ValueError if the model asks for too many."""
+        self._left -= work + ENTRY * entries
+        if entries > _MAX_ENTRIES:
+            raise unreadable(step, f"it needs an array of {entries:.3g} entries, more than 2^25")
+        if self._left < 0:
+            raise unreadable(step, "reading it takes too much work or memory for a model of this size")
 
 
 @dataclass(frozen=True)
@@ -20,6 +40,7 @@ class Step:
     kind: str
     domain: str
     attributes: dict
+    allowance: Allowance = field(default_factory=Allowance)
 
 
 def unreadable(step, reason):
@@ -86,7 +107,8 @@ class BatchTensor:
         same = replace(self, dims=dims, multiple_of=multiple)
         if self.maps:
             A, c = self.maps[-1]
-            return replace(same, maps=(*self.maps[:-1], (A * factor, c * factor + offset)))
+            A = A if np.ndim(factor) == 0 and factor == 1.0 else A * factor
+            return replace(same, maps=(*self.maps[:-1], (A, c * factor + offset)))
         return replace(same, scale=self.scale * factor, offset=self.offset * factor + offset)
 
     def flat(self):
@@ -96,7 +118,7 @@ class BatchTensor:
     def times_matrix(self, W):
         """``rows @ W``."""
         A, c = W, np.zeros(W.shape[1])
-        if not self.maps:
+        if not (self.maps or self.plain):
             A = np.broadcast_to(self.scale, len(W))[:, None] * W
             c = np.broadcast_to(self.offset, len(W)) @ W
         return BatchTensor((W.shape[1],), self.batch, self.layers, (*self.maps, (A, c)))
