@@ -76,7 +76,8 @@ def _session_of(path):
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
     try:
-        return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        content, runtime = model.SerializeToString(), {"providers": ["CPUExecutionProvider"], "enable_fallback": 0}
+        return onnxruntime.InferenceSession(content, options, **runtime)  # a fallback would print to stdout
     except Exception as error:  # of a module of its own that is not public
         raise ValueError(f"onnxruntime cannot run {os.fspath(path)}: {str(error)[:_LONGEST_MESSAGE]}") from error
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from onnx import GraphProto, shape_inference
+from onnx import GraphProto, defs, shape_inference
 
 from .files import messages_of
 
@@ -14,7 +14,9 @@ _MAX_ENTRIES = 2**26  # of all tensors for one row, as many as in the largest im
 
 
 def check_sizes(model):
-    """Refuse a model with a loop, which need not end, or whose shapes make its tensors too large.
+    """Refuse a model with a loop, a gap among inputs of one kind, or shapes that make its tensors too large.
+
+    A loop need not end, and a gap ends the process of onnxruntime 1.20.
 
     Parameters
     ----------
@@ -29,6 +31,8 @@ def check_sizes(model):
         for node in graph.node:
             if node.op_type == "Loop":
                 raise ValueError(f"node {node.name!r} of the ONNX model is a Loop, which need not end; it is not run.")
+            if "" in node.input and defs.has(node.op_type, node.domain) and _is_variadic(node):
+                raise ValueError(f"node {node.name!r} ({node.op_type}) of the ONNX model lacks an input; it is not run.")
     try:
         inferred = shape_inference.infer_shapes(model, data_prop=True)
     except Exception:  # of a class that is not public: the runtime refuses what it cannot run
@@ -43,3 +47,9 @@ def check_sizes(model):
                     f"the tensors of the ONNX model, up to {value.name!r} with axes {axes}, have more than 2^26 "
                     "entries for one row; it is not run."
                 )
+
+
+def _is_variadic(node):
+    """Whether the operator takes any number of inputs."""
+    inputs = defs.get_schema(node.op_type, node.domain).inputs
+    return bool(inputs) and inputs[-1].option == defs.OpSchema.FormalParameterOption.Variadic
