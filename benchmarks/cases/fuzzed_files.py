@@ -1,7 +1,7 @@
 """Model and data files with bytes or fields changed at random, read one by one within limits of memory and time.
 
-``python -m cases.fuzzed_files FIRST LAST`` prints a JSON line per reading; ``crafted`` instead of FIRST reads the crafted
-files of the tests.
+``python -m cases.fuzzed_files FIRST LAST ROUND`` prints a JSON line per reading, of the files of these seeds in a
+round; ``crafted`` instead of FIRST reads the crafted files of the tests.
 """
 
 from __future__ import annotations
@@ -143,10 +143,9 @@ def with_another_header(content, rng):
     return struct.pack("<Q", len(written)) + written + content[8 + size :]
 
 
-def fuzzed(seed):
-    """Name and content of the file of a seed."""
-    rng = np.random.RandomState(seed)
-    kind = seed % 5
+def fuzzed(seed, rounds=0):
+    """Name and content of the file of a seed, the one of this round."""
+    rng, kind = np.random.RandomState([seed, rounds]), seed % 5
     if kind == 4:
         lines = [",".join(f"{v:.6g}" for v in row) for row in rng.standard_normal((5, 4))]
         return "bytes.csv", with_other_bytes("\n".join(["a,b,c,d", *lines][rng.randint(2) :]).encode(), rng)
@@ -190,7 +189,7 @@ def _late(*_):
     raise TimeoutError("hung")
 
 
-def main(first, last):
+def main(first, last, rounds=0):
     """Read files and print how each ended, after the limits are set."""
     sys.path.insert(0, str(FOLDER.parent))
     from tests.network.hostile_files import CRAFTED
@@ -206,11 +205,14 @@ def main(first, last):
         resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
         signal.signal(signal.SIGPROF, _late)
         crafted = first == "crafted"
-        for i, file in enumerate(CRAFTED.items() if crafted else map(fuzzed, range(int(first), int(last)))):
+        seeds = [] if crafted else range(int(first), int(last))
+        files = CRAFTED.items() if crafted else ((seed, fuzzed(seed, int(rounds))) for seed in seeds)
+        for index, file in files:
+            file = (index, file) if crafted else file
             path = Path(folder) / f"file{Path(file[0]).suffix}"
             path.write_bytes(file[1])
             for reader in readers[path.suffix][: 1 if crafted else 2]:
-                what = {"index": i, "file": file[0], "reader": reader.__name__}
+                what = {"index": index, "file": file[0], "reader": reader.__name__}
                 print(json.dumps(what | outcome(reader, path)), flush=True)
 
 

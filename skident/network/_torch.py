@@ -141,6 +141,9 @@ def _activation_name(path, module):
     kinds = {nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.ReLU: "relu", nn.Softplus: "softplus", nn.GELU: "gelu"}
     kinds |= {nn.Hardtanh: "hard_tanh", nn.SiLU: "silu", nn.ELU: "elu", Sin: "sin", Erf: "erf", Quadratic: "quadratic"}
     name = kinds.get(type(module))
+    if name is None and not type(module).__module__.startswith("torch."):
+        reason = "it defines its own forward; query it instead, with NetworkIdentifier(module).fit(X)"
+        raise unreadable(path, module, reason)
     if name is None:
         known = ", ".join(kind.__name__ for kind in (nn.Linear, *kinds, nn.LeakyReLU, nn.PReLU))
         raise unreadable(path, module, f"known are {known}; {_KNOWN_OTHERS}")

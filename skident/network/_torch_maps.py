@@ -131,4 +131,5 @@ def _dense(path, module, dims):
 
 def unreadable(path, module, reason):
     """A ValueError that names a submodule."""
-    return ValueError(f"from_torch cannot read submodule {path!r}, {module}: {reason}.")
+    name = f"submodule {path!r}, {module}" if path else type(module).__name__
+    return ValueError(f"from_torch cannot read {name}: {reason}.")

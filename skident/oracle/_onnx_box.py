@@ -17,22 +17,29 @@ except ImportError as error:
 from skident.network.onnx_models import check_sizes, read_model
 
 _DTYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
+_LINE = np.linspace(-10.0, 10.0, 21)  # inputs at which logits leave [0, 1] (tuned: logits of order 1)
 _LONGEST_MESSAGE = 1000  # letters of what onnxruntime says, which repeats names of the model
 
 
 class OnnxBox:
     """An ONNX model, run by one CPU thread in its own precision.
 
-    A file is read as `FeedforwardNetwork.from_onnx` does, with nothing outside of its folder. ValueError if it does not
-    have one input with a batch axis and one output of real numbers, or if a classifier is queried for values.
+    A file is read as `FeedforwardNetwork.from_onnx` does, with nothing outside of its folder. Several inputs (n, 1) are
+    the columns in their order. ValueError if it does not have such inputs, or one with a batch axis, and one output of
+    real numbers, or if the probabilities of a classifier are queried as values.
     """
 
     differentiable = False
 
     def __init__(self, source, method):
         self._session = source if isinstance(source, onnxruntime.InferenceSession) else _session_of(source)
-        self._name, self._dtype, self._batch, self._dims = _input_of(self._session)
-        self._output = _output_of(self._session, method)
+        self._names, self._dtype, self._batch, self._dims = _input_of(self._session)
+        self._output = _output_of(self._session)
+        outputs = [value.name for value in self._session.get_outputs()]
+        if len(outputs) > 1 and method == "predict" and self._gives_probabilities():
+            raise ValueError(
+                f"the ONNX model is a classifier: its outputs are {outputs}; use response_method='predict_proba'."
+            )
 
     def values(self, X):
         """Outputs (n, m_L) or (n,) at X (n, D), reshaped to the model's input."""
@@ -50,8 +57,19 @@ class OnnxBox:
         missing = self._batch - len(rows)
         return self._run(np.concatenate([rows, np.repeat(rows[-1:], missing, axis=0)]))[: len(rows)]
 
+    def _gives_probabilities(self):
+        """Whether the outputs lie between 0 and 1 along a line of inputs, or cannot be computed there."""
+        if None in self._dims:
+            return True
+        try:
+            outputs = self.values(np.repeat(_LINE[:, None], math.prod(self._dims), axis=1))
+        except Exception:  # of a module of its own that is not public
+            return True
+        return bool(outputs.min() >= 0.0 and outputs.max() <= 1.0)
+
     def _run(self, rows):
-        (outputs,) = self._session.run([self._output], {self._name: rows})
+        columns = [rows] if len(self._names) == 1 else [np.ascontiguousarray(column) for column in rows.T[:, :, None]]
+        (outputs,) = self._session.run([self._output], dict(zip(self._names, columns, strict=True)))
         if isinstance(outputs, list):  # one dict per row, from class to probability
             outputs = np.array([[row[name] for name in outputs[0]] for row in outputs])
         return outputs
@@ -83,30 +101,34 @@ def _session_of(path):
 
 
 def _input_of(session):
-    """Name, dtype, batch size (None if free) and the other axes (None if free) of the only input."""
+    """Names of the inputs, dtype, batch size (None if free), and the other axes of a row (None if free)."""
     inputs = session.get_inputs()
-    if len(inputs) != 1 or inputs[0].type not in _DTYPES:
+    kinds, names = {value.type for value in inputs}, [value.name for value in inputs]
+    are_columns = all(len(value.shape or ()) == 2 and value.shape[1] == 1 for value in inputs)
+    if not (len(inputs) == 1 or (are_columns and len(kinds) == 1)) or not kinds <= set(_DTYPES):
         found = [f"{value.name}: {value.type}" for value in inputs]
-        raise ValueError(f"the ONNX model must have one input of real numbers, got {found}.")
+        raise ValueError(f"the ONNX model must have one input of real numbers, got {found}, or one per column.")
+    if len(inputs) > 1:
+        batch = inputs[0].shape[0]
+        return names, _DTYPES[inputs[0].type], batch if isinstance(batch, int) else None, (len(inputs),)
     shape = [axis if isinstance(axis, int) else None for axis in inputs[0].shape or ()]
     if len(shape) < 2 or (len(shape) > 2 and None in shape[1:]):
         raise ValueError(
             f"the ONNX model's input {inputs[0].name!r} must have a batch axis followed by axes of fixed length, "
             f"such as (n, D); its shape is {inputs[0].shape}."
         )
-    return inputs[0].name, _DTYPES[inputs[0].type], shape[0], tuple(shape[1:])
+    return names, _DTYPES[inputs[0].type], shape[0], tuple(shape[1:])
 
 
-def _output_of(session, method):
+def _output_of(session):
     """Name of the output to compute."""
     outputs = session.get_outputs()
     real = [value.name for value in outputs if value.type in _DTYPES or value.type.startswith("seq(map(")]
     if len(real) != 1:
         found = [f"{value.name}: {value.type}" for value in outputs]
-        raise ValueError(f"the ONNX model must have one output of real numbers, got {found}.")
-    if len(outputs) > 1 and method == "predict":
+        names = [value.name for value in session.get_inputs()]
+        call = f"; keep one, with onnx.utils.extract_model('model.onnx', 'one.onnx', {names}, {real[:1]})"
         raise ValueError(
-            f"the ONNX model is a classifier: its outputs are {[value.name for value in outputs]}; use "
-            "response_method='predict_proba'."
+            f"the ONNX model must have one output of real numbers, got {found}{call if len(real) > 1 else ''}."
         )
     return real[0]

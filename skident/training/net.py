@@ -193,6 +193,20 @@ def _decay(half, t):
     return 1.0 / (1.0 + t / half)
 
 
+def _check_monitors(callbacks):
+    """Refuse callbacks that read a loss of validation samples, which no fit here has."""
+    for named in callbacks:
+        callback = named[1] if isinstance(named, tuple) else named
+        callback = callback() if isinstance(callback, type) else callback
+        monitor = getattr(callback, "monitor", None)
+        if isinstance(monitor, str) and monitor.startswith("valid_"):
+            name = type(callback).__name__
+            raise ValueError(
+                f"{name} monitors {monitor!r}, and no samples are held out for validation; use "
+                f"{name}(monitor={monitor.replace('valid_', 'train_', 1)!r})."
+            )
+
+
 def _callbacks(training, n, drop_last, callbacks, epoch_end):
     """The caller's callbacks between those of the training."""
     added = [("clip", GradientNormClipping(training.clip))] if training.clip is not None else []
@@ -208,5 +222,6 @@ def _callbacks(training, n, drop_last, callbacks, epoch_end):
         added.append(("decay", LRScheduler(policy, lr_lambda=partial(_decay, training.half_rate_after))))
     added += [("noise", _Noise(training.noise, training.noisy))] if training.noise else []
     added += [("progress", ProgressBar())] if training.verbose > 1 else []
+    _check_monitors(callbacks or [])
     added += copy.deepcopy(list(callbacks or []))
     return added + ([("epoch_end", _EpochEnd(epoch_end))] if epoch_end else [])

@@ -346,6 +346,8 @@ def test_read(text, names, tmp_path):
 
 
 UNREADABLE = [
+    ("a,b\n1_000,2\n", "line 2, column 1 .a.: '1_000' is not a finite number"),
+    ("1_000,2\n3,4\n", "line 1: '1_000' may be a name or a number; begin names with a letter"),
     ("a,b\n1,2\n3,x\n", r"X.csv, line 3, column 2 \(b\): 'x' is not a finite number"),
     ("1,2\n3,\n", "line 2, column 2: '' is not a finite number"),
     ("1,2\nnan,3\n", "line 2, column 1: 'nan' is not a finite number"),
@@ -363,6 +365,31 @@ UNREADABLE = [
 def test_refused_tables(text, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         read_table(written(tmp_path, text), 2)
+
+
+@pytest.mark.parametrize("n_columns", [1, 2, 4])
+def test_a_header_of_numbers(n_columns, tmp_path):
+    """As pandas writes columns without names: read as a header, and said; the remedy of the warning is a row."""
+    numbers, row = ([str(i) for i in range(n_columns)], ",".join(["0.5"] * n_columns))
+    with pytest.warns(UserWarning, match="numbers the columns and is read as a header.* with decimals") as caught:
+        X, names = read_table(written(tmp_path, f"{','.join(numbers)}\n{row}\n"))
+    assert X.shape == (1, n_columns) and names == numbers
+    start = re.search(r"such as ([\d.,]+)\.$", str(caught[0].message))[1]
+    decimals = ",".join(f"{i}.0" for i in range(n_columns))
+    assert decimals.startswith(start)
+    X, names = read_table(written(tmp_path, f"{decimals}\n{row}\n"))
+    assert X.shape == (2, n_columns) and names is None
+
+
+def test_a_header_of_numbers_is_said_on_stderr(folder, capsys):
+    np.savetxt("X.csv", np.random.RandomState(0).standard_normal((30, 4)), delimiter=",", header="0,1,2,3", comments="")
+    assert main("audit model.onnx reference.safetensors --data X.csv --quiet".split()) == 0
+    assert re.match("skident audit: X.csv: the first row numbers the columns", capsys.readouterr().err)
+
+
+def test_help_says_what_the_error_of_a_compression_is(capsys):
+    assert code_of_exit(["compress", "--help"]) == 0
+    assert "largest root mean square error" in " ".join(capsys.readouterr().out.split())
 
 
 def test_other_files(tmp_path):

@@ -260,7 +260,7 @@ ONNX = {
     "leaky relu, nan": onnx_file([*layer("LeakyRelu", alpha=float("nan")), *LAST]),
     "prelu without slope": onnx_file([layer()[0], ("PRelu", "zu", "h", {}), *LAST], {"u": np.ones((0,))}),
     "pow of a vector": onnx_file([layer()[0], ("Pow", "zb", "h", {}), *LAST]),
-    "divided by constants of zero": onnx_file([*layer(), ("Div", "hu", "g", {}), ("MatMul", "gV", "y", {})], {"u": 0.0}),
+    "divided by zero": onnx_file([*layer(), ("Div", "hu", "g", {}), ("MatMul", "gV", "y", {})], {"u": 0.0}),
     "integer division by zero": without_a_step("Div", "uv", {"u": np.ones((4, 3), dtype=int), "v": np.array(0)}),
     # tensors
     "tensor of type 91": with_tensor(data_type=91, content=b"\0" * 96),

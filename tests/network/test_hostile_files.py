@@ -2,6 +2,7 @@
 
 import os
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -40,18 +41,20 @@ def refused(reader, path):
     """The message of a ValueError, after checking what it took to get there."""
     tracemalloc.start()
     try:
-        with pytest.raises(ValueError) as caught:  # noqa: PT011
-            reader(path)
+        reader(path)
+        message = ""
+    except ValueError as error:
+        message = str(error)
         assert tracemalloc.get_traced_memory()[1] < MEMORY
     finally:
         tracemalloc.stop()
-    assert 20 < len(str(caught.value)) < LONGEST_MESSAGE
-    return str(caught.value)
+    assert 20 < len(message) < LONGEST_MESSAGE
+    return message
 
 
 @pytest.mark.parametrize("name", CRAFTED)
 def test_refused(name, folder):
-    path = folder / f"file{os.path.splitext(name)[1]}"
+    path = folder / f"file{Path(name).suffix}"
     path.write_bytes(CRAFTED[name])
     message = refused(read, path)
     assert "Field 'shape'" not in message  # which would refuse every model of the table
@@ -103,8 +106,10 @@ def test_models_that_are_not_run(name, message, folder):
 
 
 def test_models_in_memory_are_refused_alike():
-    for name in ("conv, pads of 5,000", "tensor of complex numbers", "loop", "a cycle of two nodes"):
-        with pytest.raises(ValueError):  # noqa: PT011
+    said = {"conv, pads of 5,000": "more than 2.25", "tensor of complex numbers": "has dtype complex128"}
+    said |= {"loop": "a loop or branch has no fixed layers", "a cycle of two nodes": "topologically sorted"}
+    for name, message in said.items():
+        with pytest.raises(ValueError, match=message):
             FeedforwardNetwork.from_onnx(onnx.load_from_string(ONNX[name]))
 
 

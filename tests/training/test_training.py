@@ -1,5 +1,6 @@
 """Training of torch modules by skorch: fits, devices, interrupts."""
 
+import re
 import signal
 
 import numpy as np
@@ -132,3 +133,14 @@ def test_devices():
     assert resolve_device("auto") in ("cpu", "cuda") and resolve_device("cpu") == "cpu"
     with pytest.raises(ValueError, match=r"device='nothing' cannot be used here: .* Use 'cpu' or 'auto'"):
         trained(device="nothing")
+
+
+def test_callbacks_that_need_validation_samples_name_a_call_that_runs():
+    """No fit holds out samples, so a loss of such is refused before the training."""
+    x = torch.linspace(-1, 1, 20)[:, None]
+    training = Training(optimizer="sgd", max_epochs=2)
+    for given in ([EarlyStopping()], [("stop", EarlyStopping())], [EarlyStopping]):
+        with pytest.raises(ValueError, match="monitors 'valid_loss', and no samples are held out") as caught:
+            fit_module(torch.nn.Linear(1, 1), x, x, torch.nn.MSELoss, training, callbacks=given)
+        remedy = eval(re.search(r"EarlyStopping\(.*?\)", str(caught.value))[0])
+        fit_module(torch.nn.Linear(1, 1), x, x, torch.nn.MSELoss, training, callbacks=[remedy])

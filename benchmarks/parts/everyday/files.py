@@ -1,69 +1,68 @@
-"""Hostile files: crafted ones, and files of networks with bytes or fields changed, within 1 GiB and a second."""
+"""Hostile files, crafted or with bytes or fields changed at random, read within 1 GiB and a second."""
 
 from __future__ import annotations
 
 import json
-import os
-import resource
-import sys
-import tempfile
-import time
-import warnings
-from pathlib import Path
-
-import numpy as np
+import subprocess
 
 import seed_ranges
-from common import FOLDER, format_table, run_module
+from cases.fuzzed_files import MEMORY
+from common import format_table, run_module
 from registry import part
 
-FUZZED, QUICK = 2000, 40
-MEMORY, SECONDS = 2**30, 1.0  # bytes beyond those of the imports, and processor time, of one file
-HUNG = 600.0  # seconds of wall time after which a process is ended
-FIRST_SEED = seed_ranges.EVERYDAY.start + 9_000
+FUZZED, QUICK = 2000, 60
+SECONDS = 1.0  # processor time of one reading
+HUNG = 1800.0  # seconds of wall time after which a process is ended
+FIRST_SEED = seed_ranges.EVERYDAY.start
+OFFSET = 9_000  # of this part's seeds
+WITHIN = 1000  # seeds; the files behind them differ from those of the first thousand by a second draw
 
 
-def _readers():
-    from skident.cli.tables import read_table
-    from skident.network import FeedforwardNetwork
-    from skident.oracle import Oracle
-
-    query = lambda path: Oracle(str(path), 4).query_inputs(np.zeros((3, 4)))  # noqa: E731
-    return {".onnx": [FeedforwardNetwork.from_onnx, query], ".safetensors": [FeedforwardNetwork.load], ".csv": [read_table]}
-
-
-def _outcome(reader, path):
-    """How reading a file ended, and processor time."""
-    began = time.process_time()
-    try:
-        reader(path)
-        ended = "read"
-    except ValueError:
-        ended = "refused"
-    except Exception as error:  # what this part counts
-        ended = f"{type(error).__name__}: {error}"[:200]
-    return {"ended": ended, "seconds": time.process_time() - began}
+@part("everyday", "files", seeds=seed_ranges.EVERYDAY)
+def run(trials, quick):
+    """Every reading of the crafted and of the fuzzed files, in processes that may end."""
+    n = QUICK if quick else trials or FUZZED
+    crafted = _readings("crafted", 0)
+    fuzzed = [one for rounds in range(-(-n // WITHIN)) for one in _fuzzed(rounds, min(WITHIN, n - rounds * WITHIN))]
+    return {"limits": {"bytes": MEMORY, "seconds": SECONDS}, "crafted": crafted, "fuzzed": fuzzed}
 
 
-def run_here(kind, first, last):
-    """Print a line per file, after a line with its name: a process that dies names its file."""
-    sys.path.insert(0, str(FOLDER.parent))
-    from parts.everyday.fuzzed_files import fuzzed
-    from tests.network.hostile_files import CRAFTED, external, onnx_file, PLAIN
-
-    files = list(CRAFTED.items()) if kind == "crafted" else fuzzed(range(first, last))
-    readers = _readers()
-    readers[".onnx"][1](_written("warm.onnx", onnx_file(PLAIN)))  # imports onnxruntime
-    used = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
-    for name, content in files:
-        path = _written(f"file{Path(name).suffix}", content)
-        for reader in readers[path.suffix][: 1 if kind == "crafted" else None]:
-            print(json.dumps({"file": name, **_outcome(reader, path)}), flush=True)
+def _fuzzed(rounds, n):
+    first = FIRST_SEED + OFFSET
+    return _readings(first, first + n, rounds)
 
 
-def _written(name, content):
-    folder = Path(tempfile.gettempdir()) / f"hostile-{os.getpid()}"
-    folder.mkdir(exist_ok=True)
-    (folder / name).write_bytes(content)
-    return folder / name
+def _readings(first, last, rounds=0):
+    """One record per reading; a process that dies or hangs is a record of its own, and the rest is read after it."""
+    readings, begin = [], first
+    while begin == "crafted" or begin < last:
+        died = None
+        try:
+            done = run_module("cases.fuzzed_files", begin, last, rounds, check=False, timeout=HUNG)
+            printed, died = done.stdout, f"the process ended with {done.returncode}" if done.returncode else None
+        except subprocess.TimeoutExpired as late:
+            printed, died = (late.stdout or b"").decode(), "hung"
+        readings += [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+        if died is None:
+            break
+        index = readings[-1]["index"] if readings else -1
+        readings.append({"index": index + 1, "file": "after the last", "reader": "?", "ended": died, "seconds": 0.0})
+        if begin == "crafted":
+            break
+        begin = index + 2
+    return readings
+
+
+def tables(result):
+    """Markdown."""
+    seconds, rows = result["limits"]["seconds"], []
+    for name in ("crafted", "fuzzed"):
+        kinds = sorted({(one["file"] if name == "fuzzed" else name, one["reader"]) for one in result[name]})
+        for kind, reader in kinds:
+            group = [one for one in result[name] if one["reader"] == reader and kind in (name, one["file"])]
+            counts = [sum(one["ended"] == ended for one in group) for ended in ("refused", "read")]
+            late = sum(one["seconds"] > seconds for one in group)
+            longest = f"{max(one['seconds'] for one in group):.2f}"
+            rows.append([name, kind, reader, len(group), *counts, len(group) - sum(counts), late, longest])
+    head = ["part", "files", "reader", "readings", "ValueError", "read", "other", f"above {seconds:g} s", "longest s"]
+    return format_table(head, rows)

@@ -120,9 +120,10 @@ def _piece(model_path, tensor):
     path = _inside(model_path.parent, location)
     if path is None:
         raise ValueError(
-            f"{what} has its numbers in {location[:80]!r}, outside of the model's folder; refused, and nothing of it read."
+            f"{what} has its numbers in {location[:80]!r}, outside of the model's folder; refused, and nothing of it "
+            "read."
         )
-    if not os.path.isfile(path):  # False, too, if it cannot be a name
+    if not _is_file(path):
         raise MissingDataError(f"{what} has its numbers in {location[:80]!r}, and there is no such file.")
     size = path.stat().st_size
     try:
@@ -137,6 +138,14 @@ def _piece(model_path, tensor):
             "on; the file is truncated or another one."
         )
     return _Piece(tensor, path, offset, length)
+
+
+def _is_file(path):
+    """Whether a path is that of a file; False, too, if it is too long for one."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _inside(folder, location):

@@ -109,9 +109,16 @@ def _output(graph):
     if len(names) != 1:
         raise ValueError(
             f"from_onnx reads models with one output of real numbers, got {len(names)}: {names} of "
-            f"{[output.name for output in graph.output]}."
+            f"{[output.name for output in graph.output]}.{_extraction(graph, names)}"
         )
     return names[0]
+
+
+def _extraction(graph, names):
+    """A sentence with the call that keeps the first of several outputs."""
+    inputs = [value.name for value in graph.input if value.name not in {tensor.name for tensor in graph.initializer}]
+    call = f"onnx.utils.extract_model('model.onnx', 'one.onnx', {inputs}, {names[:1]})"
+    return f" Keep one, with {call}." if len(names) > 1 else ""
 
 
 def _needed(graph, output):
@@ -153,7 +160,9 @@ def _input(graph):
     inputs = [value for value in graph.input if value.name not in given]
     if len(inputs) != 1:
         raise ValueError(
-            f"from_onnx reads models with one input, got {len(inputs)}: {[value.name for value in inputs]}."
+            f"from_onnx reads models with one input, got {len(inputs)}: {[value.name for value in inputs]}. If they "
+            "are columns, query the model instead, with NetworkIdentifier('model.onnx').fit(X): X has them in this "
+            "order."
         )
     name, kind = inputs[0].name, inputs[0].type.tensor_type
     if kind.elem_type not in _FLOATS:

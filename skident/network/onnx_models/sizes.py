@@ -32,7 +32,9 @@ def check_sizes(model):
             if node.op_type == "Loop":
                 raise ValueError(f"node {node.name!r} of the ONNX model is a Loop, which need not end; it is not run.")
             if "" in node.input and defs.has(node.op_type, node.domain) and _is_variadic(node):
-                raise ValueError(f"node {node.name!r} ({node.op_type}) of the ONNX model lacks an input; it is not run.")
+                raise ValueError(
+                    f"node {node.name!r} ({node.op_type}) of the ONNX model lacks an input; it is not run."
+                )
     try:
         inferred = shape_inference.infer_shapes(model, data_prop=True)
     except Exception:  # of a class that is not public: the runtime refuses what it cannot run

@@ -24,7 +24,7 @@ class Allowance:
         self._left = _MAX_WORK + _WORK_PER_BYTE * n_bytes
 
     def spend(self, step, work=0, entries=0):
-        """Count multiplications, and entries of one array; ValueError if the model asks for too many."""
+        """Count multiplications, and entries of one array; ValueError if the model needs too many."""
         self._left -= work + ENTRY * entries
         if entries > _MAX_ENTRIES:
             raise unreadable(step, f"it needs an array of {entries:.3g} entries, more than 2^25")
