@@ -7,11 +7,11 @@ from numbers import Integral
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
 
+from skident.base.checked_data import checked_data
 from skident.base.parameters import POSITIVE, Interval, StrOptions, check_targets, forgotten_on_error
 from skident.optim import one_thread
-from skident.oracle.black_box import resolve_black_box, resolve_response
+from skident.oracle.black_box import named_rows, resolve_black_box, resolve_response
 
 from .verify import verify_same
 
@@ -27,9 +27,8 @@ class NetworkVerifier(BaseEstimator):
     Parameters
     ----------
     estimator : callable, estimator, torch.nn.Module or FeedforwardNetwork, default=None
-        The black box. A fitted estimator inside `FrozenEstimator` is queried as it is, another one is cloned and fitted
-        on (X, y) first: a fitted one with a warning, unless `clone` of this estimator (in `GridSearchCV`) has made it
-        unfitted. None is a small tanh `MLPRegressor`.
+        The black box. Without y it is queried as it is. With y an estimator is cloned and fitted on (X, y) first, a
+        fitted one with a warning, unless it is inside `FrozenEstimator`. None is a small tanh `MLPRegressor`.
     network : FeedforwardNetwork, torch.nn.Module or fitted estimator, default=None
         The known one. None: the one whose weights the estimator itself shows.
     tol : float, default=None
@@ -91,7 +90,7 @@ class NetworkVerifier(BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, D)
-            Where it is used.
+            Where it is used. See `verify_same` for the columns of a DataFrame.
         y : array-like of shape (n_samples,) or (n_samples, m_L), default=None
             Only for an estimator that must be fitted first.
 
@@ -108,21 +107,22 @@ class NetworkVerifier(BaseEstimator):
         """
         with forgotten_on_error(self), one_thread():
             self._validate_params()
-            rng = check_random_state(self.random_state)
+            rng, frame = check_random_state(self.random_state), X
             response = resolve_response(self.estimator, self.response_method)
             if y is None:
-                X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+                X = checked_data(self, X, dtype=np.float64, ensure_min_samples=2)
             else:
                 numeric = response == "predict"
-                X, y = validate_data(
+                X, y = checked_data(
                     self, X, y, dtype=np.float64, multi_output=True, y_numeric=numeric, ensure_min_samples=2
                 )
                 y = check_targets(y, response)
-            box = resolve_black_box(self.estimator, X, y, rng.randint(2**31 - 1), classifiers=True)
+            rows = named_rows(X, frame)
+            box = self._model(rows, y, rng)
             report = verify_same(
                 box,
                 box if self.network is None else self.network,
-                X,
+                rows,
                 tol=self.tol,
                 max_queries=self.max_queries,
                 response_method=response,
@@ -131,3 +131,7 @@ class NetworkVerifier(BaseEstimator):
             self.estimator_, self.report_ = box, report
             self.same_, self.differences_, self.n_queries_ = report.same, report.differences, report.n_queries
         return self
+
+    def _model(self, X, y, rng):
+        """The black box, fitted if it must be."""
+        return resolve_black_box(self.estimator, X, y, rng.randint(2**31 - 1), classifiers=True)

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_random_state
 
+from skident.base.checked_data import checked_samples
 from skident.network import FeedforwardNetwork, center_outputs
 from skident.oracle import Oracle
-from skident.oracle.black_box import is_torch_module, known_network, resolve_response, same_onnx_model
+from skident.oracle.black_box import (
+    called_as,
+    check_columns,
+    is_torch_module,
+    known_network,
+    resolve_response,
+    same_onnx_model,
+)
 
 from .explanations import explain_differences
 from .inputs import InputBox
@@ -45,7 +53,8 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
         and those of the black box are unknown or are not, single precision counts in the tolerance. An ONNX file with
         other operators (a quantized model) has only a copy of itself as its equal, which is not queried.
     X : array-like of shape (n_samples, D)
-        Where the black box is used: queries stay within the range of every column.
+        Where the black box is used: queries stay within the range of every column. Of a DataFrame, the black box gets
+        the columns by name, and they must be those that `network` was fitted with, if it was fitted with names.
     tol : float, default=None
         Largest difference, over the standard deviation of that output's outputs, that still counts as the same.
         None: only what rounding explains, or the noise that was measured.
@@ -98,12 +107,13 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
     False weights[1][5, 2]
     """
     if same_onnx_model(black_box, network):
-        return _identical(check_array(X, dtype=np.float64))
+        return _identical(checked_samples(X))
+    called = called_as(black_box, X)
     network, X, response = _validated(black_box, network, X, response_method)
     most = max(_FEWEST, -(-2 * network.n_parameters // network.n_outputs)) if max_queries is None else max_queries
     if most < FEWEST_ROWS:
         raise ValueError(f"max_queries must be at least {FEWEST_ROWS}, got {max_queries!r}.")
-    rng, oracle = check_random_state(random_state), Oracle(black_box, X.shape[1], response=response)
+    rng, oracle = check_random_state(random_state), Oracle(called, X.shape[1], response=response)
     queries = Queries(oracle, network, X, tol, most, single=_only_single(black_box, network))
     queries.first(rng)
     effects, excess = queries.compared()
@@ -146,7 +156,8 @@ def _validated(black_box, network, X, response_method):
     if response_method not in ("auto", "predict", "predict_proba"):
         raise ValueError(f"response_method must be 'auto', 'predict' or 'predict_proba', got {response_method!r}.")
     known, response = known_network(network), resolve_response(black_box, response_method)
-    X = check_array(X, dtype=np.float64)
+    check_columns(network, X)
+    X = checked_samples(X)
     if X.shape[1] != known.n_inputs:
         raise ValueError(f"X has {X.shape[1]} features, but the network has {known.n_inputs} inputs.")
     if response == "predict_proba":

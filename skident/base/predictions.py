@@ -7,8 +7,9 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils import ClassifierTags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from skident.base.checked_data import checked_data
 from skident.oracle import probabilities_from_logits
 from skident.oracle.black_box import needs_targets, resolve_response
 
@@ -115,5 +116,5 @@ class NetworkPredictions(RegressorMixin):
 
     def _outputs(self, X):
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = checked_data(self, X, dtype=np.float64, reset=False)
         return self.network_(X)

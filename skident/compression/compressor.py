@@ -9,8 +9,8 @@ from numbers import Real
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
 
+from skident.base.checked_data import checked_data
 from skident.base.parameters import (
     AT_LEAST_ONE,
     POSITIVE,
@@ -24,7 +24,16 @@ from skident.base.predictions import NetworkPredictions
 from skident.base.progress import StageLog
 from skident.network import center_outputs, change_inputs
 from skident.optim import one_thread
-from skident.oracle.black_box import is_classifying, known_network, resolve_black_box, resolve_response
+from skident.oracle import Oracle
+from skident.oracle.black_box import (
+    called_as,
+    check_columns,
+    is_classifying,
+    known_network,
+    named_rows,
+    resolve_black_box,
+    resolve_response,
+)
 
 from .smaller_network import Compression, compress_network
 
@@ -45,9 +54,8 @@ class NetworkCompressor(NetworkPredictions, BaseEstimator):
         The network, whose weights must be known: an `MLPRegressor` or `MLPClassifier`, also behind affine
         transformers, a `FeedforwardNetwork`, a torch ``Sequential`` of linear layers and one kind of activation, the
         path of an ``.onnx`` file of such a network, or a fitted `NetworkIdentifier` (which makes a network of a black
-        box). An estimator inside `FrozenEstimator` is taken as it is, another one is cloned and fitted on (X, y)
-        first: a fitted one with a warning, unless `clone` of this estimator (in `GridSearchCV`) has made it unfitted.
-        None is a small tanh `MLPRegressor`.
+        box). Without y it is taken as it is. With y an estimator is cloned and fitted on (X, y) first, a fitted one
+        with a warning, unless it is inside `FrozenEstimator`. None is a small tanh `MLPRegressor`.
     tol : float, default=1e-2
         Largest error.
     metric : {"auto", "outputs", "probabilities", "labels"}, default="auto"
@@ -167,7 +175,7 @@ class NetworkCompressor(NetworkPredictions, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, D)
-            Where the network is used.
+            Where the network is used. The columns of a DataFrame must be those that the estimator was fitted with.
         y : array-like of shape (n_samples,) or (n_samples, m_L), default=None
             Only for an estimator that must be fitted first; labels for a classifier.
 
@@ -184,11 +192,12 @@ class NetworkCompressor(NetworkPredictions, BaseEstimator):
             If the estimator is no network whose weights are known.
         """
         with forgotten_on_error(self), one_thread():
+            frame = X
             X, y, classifies = self._validated(X, y)
             rng = check_random_state(self.random_state)
-            box, network = self._read_network(X, y, rng, classifies)
+            box, network = self._read_network(named_rows(X, frame), y, rng, classifies)
             smaller, path = self._compress(network, X, rng, classifies)
-            self._store(box, smaller, path, X, classifies)
+            self._store(box, smaller, path, named_rows(X, frame), classifies)
         return self
 
     def _validated(self, X, y):
@@ -197,18 +206,19 @@ class NetworkCompressor(NetworkPredictions, BaseEstimator):
         response = resolve_response(self.estimator, self.response_method)
         if y is not None:
             numeric = response == "predict"
-            X, y = validate_data(
+            X, y = checked_data(
                 self, X, y, dtype=np.float64, multi_output=True, y_numeric=numeric, ensure_min_samples=2
             )
             y = check_targets(y, response)
         else:
-            X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+            X = checked_data(self, X, dtype=np.float64, ensure_min_samples=2)
         return X, y, response == "predict_proba"
 
     def _read_network(self, X, y, rng, classifies):
         """The estimator, fitted, and its network."""
         seed = rng.randint(2**31 - 1)
         box = resolve_black_box(self.estimator, X, y, seed, classifiers=True)
+        check_columns(box, X)
         network = known_network(box)
         if network.n_inputs != X.shape[1]:
             raise ValueError(f"X has {X.shape[1]} features, but the network to compress has {network.n_inputs} inputs.")
@@ -248,7 +258,11 @@ def _compared(metric, classifies):
 
 def _returns_vectors(box, X):
     """Whether an estimator returns (n,) instead of (n, 1)."""
-    return hasattr(box, "predict") and not is_classifying(box) and np.ndim(box.predict(X[:1])) == 1
+    if not hasattr(box, "predict") or is_classifying(box):
+        return False
+    oracle = Oracle(called_as(box, X), X.shape[1])
+    oracle.query_inputs(X[:1])
+    return oracle.one_dimensional
 
 
 def _say_entry(log, entry):

@@ -11,8 +11,8 @@ import torch
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
+from skident.base.checked_data import checked_data
 from skident.base.column_scales import scales_for_classes
 from skident.base.parameters import Interval, StrOptions
 
@@ -197,7 +197,7 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
     def _validated(self, X, y):
         """X in float64, and y if it has labels."""
         self._validate_params()
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, ensure_min_features=2)
+        X, y = checked_data(self, X, y, dtype=np.float64, ensure_min_samples=2, ensure_min_features=2)
         check_classification_targets(y)
         return X, y
 

@@ -14,8 +14,9 @@ import torch
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from skident.base.checked_data import checked_data
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
 from skident.base.progress import StageLog
 from skident.base.renamed_parameters import OR_DEPRECATED, value_of_renamed
@@ -222,7 +223,7 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
     def _checked_inputs(self, X, layer=None):
         """X validated against the fitted estimator, in float64."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = checked_data(self, X, dtype=np.float64, reset=False)
         if layer is not None:
             self._check_layer(layer)
         return X

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import validate_data
 
 from skident.base.boosting_reference import clearly_better_boosting_r2
+from skident.base.checked_data import checked_data
 from skident.base.linear_reference import linear_r2
 from skident.base.parameters import AT_LEAST_ONE, StrOptions
 from skident.base.predictions import in_shape_of_targets
@@ -268,7 +268,7 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
     def _validated(self, X, y):
         """X and the targets as columns, in float64."""
         self._validate_params()
-        X, y = validate_data(
+        X, y = checked_data(
             self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2, ensure_min_features=2
         )
         self._one_dimensional = y.ndim == 1

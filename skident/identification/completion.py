@@ -9,8 +9,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from skident.base.checked_data import checked_data
 from skident.base.parameters import (
     ACTIVATION_CHOICES,
     AT_LEAST_ONE,
@@ -226,7 +227,7 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
         with forgotten_on_error(self), one_thread():
             self._validate_params()
             self._fit(
-                *validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
+                *checked_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
             )
         return self
 
@@ -358,7 +359,7 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
             In the shape of y in `fit`.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = checked_data(self, X, dtype=np.float64, reset=False)
         Y = self.network_(X)
         return in_shape_of_targets(Y, self._one_dimensional)
 

@@ -9,8 +9,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from skident.base.checked_data import checked_data
 from skident.base.parameters import (
     ACTIVATION_CHOICES,
     AT_LEAST_ONE,
@@ -25,7 +26,15 @@ from skident.base.renamed_parameters import DEPRECATED, OR_DEPRECATED, value_of_
 from skident.linalg import projection_norms
 from skident.optim import one_thread
 from skident.oracle import DERIVATIVES, Oracle
-from skident.oracle.black_box import needs_targets, query_where_outputs_vary, resolve_activations, resolve_black_box
+from skident.oracle.black_box import (
+    called_as,
+    named_rows,
+    needs_targets,
+    query_where_outputs_vary,
+    resolve_activations,
+    resolve_black_box,
+    takes_targets,
+)
 
 from .hessians.layer_assignment import assign_layers, last_layer_from_jacobian, refuse_one_output, weight_names
 from .hessians.subspace import (
@@ -61,8 +70,9 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     estimator : callable, regressor, torch.nn.Module or FeedforwardNetwork, default=None
-        The model: maps (n, D) to (n, m_L) or (n,). A regressor inside `FrozenEstimator` is queried as it is; another
-        one is cloned and fitted on (X, y), a fitted one with a warning. None is a small tanh `MLPRegressor`.
+        The model: maps (n, D) to (n, m_L) or (n,). Without y it is queried as it is. With y a regressor is cloned and
+        fitted on (X, y), a fitted one with a warning, unless it is inside `FrozenEstimator`. None is a small tanh
+        `MLPRegressor`.
     layer_widths : sequence of int, default=None
         ``(m_1, ..., m_L)``, the last one the number of outputs. None: one hidden layer whose width saturation
         determines. Give them for deeper networks, and for Hessians.
@@ -234,7 +244,7 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, D)
-            Sets the center and the scale of each input.
+            Sets the center and the scale of each input. Of a DataFrame, the model gets the columns by name.
         y : array-like of shape (n_samples,) or (n_samples, m_L), default=None
             Only for an estimator that must be fitted first.
 
@@ -254,24 +264,24 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
             If fewer weights are recovered than `layer_widths` states, or weights that cannot all be the model's.
         """
         with forgotten_on_error(self), one_thread():
-            self._fit(*self._validated(X, y))
+            self._fit(*self._validated(X, y), X)
         return self
 
     def _validated(self, X, y):
         """X, and y if the model must be fitted first, as arrays."""
         self._validate_params()
-        if needs_targets(self.estimator) and y is not None:
-            X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
+        if takes_targets(self.estimator) and y is not None:
+            X, y = checked_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
         else:
-            X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+            X = checked_data(self, X, dtype=np.float64, ensure_min_samples=2)
         if X.shape[1] < 2:
             raise ValueError("n_features=1: weights of one input are all parallel; at least 2 features are needed.")
         return X, y
 
-    def _fit(self, X, y):
+    def _fit(self, X, y, frame):
         rng, log = check_random_state(self.random_state), StageLog(self.verbose)
-        self.estimator_ = resolve_black_box(self.estimator, X, y, rng.randint(2**31 - 1))
-        oracle, stated = self._oracle(X)
+        self.estimator_ = resolve_black_box(self.estimator, named_rows(X, frame), y, rng.randint(2**31 - 1))
+        oracle, stated = self._oracle(X, called_as(self.estimator_, frame))
         first, architecture = self._first_layer(oracle, stated, rng, log)
         near = first.points_near_center(rng) if first else ()
         last = last_layer_from_jacobian(oracle, [*near, *oracle.from_inputs(X)])
@@ -280,12 +290,10 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         self._store(oracle, architecture, first, found, V, layers)
         self.report_ = log.stages
 
-    def _oracle(self, X):
+    def _oracle(self, X, called):
         """The oracle, its outputs standardized and their accuracy measured, and the stated architecture."""
         (center, scale), D = center_and_scale(X, self.center), X.shape[1]
-        oracle = Oracle(
-            self.estimator_, D, center=center, scale=scale, derivatives=self.derivatives, step_size=self.step_size
-        )
+        oracle = Oracle(called, D, center=center, scale=scale, derivatives=self.derivatives, step_size=self.step_size)
         U = oracle.from_inputs(X[:_VARIATION_SAMPLES])
         outputs, _ = query_where_outputs_vary(oracle, U)
         names = resolve_activations(self.estimator_, self.activation, self.output_activation)
@@ -361,7 +369,7 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
             ``X @ components_.T``.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = checked_data(self, X, dtype=np.float64, reset=False)
         return X @ self.components_.T
 
     def get_feature_names_out(self, input_features=None):

@@ -10,8 +10,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
 
+from skident.base.checked_data import checked_data
 from skident.base.parameters import (
     ACTIVATION_CHOICES,
     AT_LEAST_ONE,
@@ -57,8 +57,8 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
     Parameters
     ----------
     estimator : callable, regressor, classifier, torch.nn.Module, FeedforwardNetwork or ONNX model, default=None
-        The black box, from (n, D) to (n, m_L) or (n,). A `FrozenEstimator` is queried as it is; another estimator is
-        cloned and fitted on (X, y) first. None is a small tanh `MLPRegressor`.
+        The black box, from (n, D) to (n, m_L) or (n,). Without y it is queried as it is. With y an estimator is
+        cloned and fitted on (X, y) first, unless it is inside `FrozenEstimator`. None is a small tanh `MLPRegressor`.
     layer_widths : sequence of int, "auto" or None, default="auto"
         ``(m_1, ..., m_L)``, outputs last. ``"auto"`` recovers depth and widths of up to three hidden layers. None is
         one hidden layer of unknown width. Set the widths if they are known: fewer queries are needed then.
@@ -268,7 +268,8 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, D)
-            Sets the location and scale of each input. A model that accepts DataFrames gets the columns of a DataFrame.
+            Sets the location and scale of each input. Of a DataFrame, a model that was fitted with column names or
+            accepts DataFrames gets the columns by name; only models without names get them by position.
         y : array-like of shape (n_samples,) or (n_samples, m_L), default=None
             Only for an estimator that must be fitted first; labels for a classifier.
 
@@ -326,10 +327,10 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         response = resolve_response(self.estimator, self.response_method)
         checks = {"dtype": np.float64, "ensure_min_samples": 2}
         if y is not None:
-            X, y = validate_data(self, X, y, multi_output=True, y_numeric=response == "predict", **checks)
+            X, y = checked_data(self, X, y, multi_output=True, y_numeric=response == "predict", **checks)
             y = check_targets(y, response)
         else:
-            X = validate_data(self, X, **checks)
+            X = checked_data(self, X, **checks)
         if X.shape[1] < 2:
             raise ValueError("n_features=1: weights of one input are all parallel; at least 2 features are needed.")
         return X, y, response
@@ -354,7 +355,7 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         """The model, fitted if it must be, and the same with the way to call it."""
         classifiers, rows = options.response != "predict", named_rows(X, frame)
         model = resolve_black_box(self.estimator, rows, y, rng.randint(2**31 - 1), classifiers=classifiers)
-        return model, called_as(model, rows, options.batch_size, options.vectorized)
+        return model, called_as(model, frame, options.batch_size, options.vectorized)
 
     def _oracle(self, X, called, options, budget):
         """An oracle that queries the model around X."""

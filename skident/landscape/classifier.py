@@ -12,8 +12,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from skident.base.checked_data import checked_data
 from skident.base.column_scales import scales_for_classes
 from skident.base.parameters import POSITIVE, Interval, StrOptions, check_magnitudes, forgotten_on_error
 from skident.optim import gram_work, one_thread
@@ -152,7 +153,7 @@ class QuadraticNetClassifier(ClassifierMixin, BaseEstimator):
         """
         with forgotten_on_error(self), one_thread(gram_work(X, degree=2)):
             self._validate_params()
-            X, y = validate_data(self, X, y, dtype=np.float64)
+            X, y = checked_data(self, X, y, dtype=np.float64)
             check_classification_targets(y)
             check_magnitudes(X=X)
             self.classes_, labels = np.unique(y, return_inverse=True)
@@ -223,7 +224,7 @@ class QuadraticNetClassifier(ClassifierMixin, BaseEstimator):
             If X is not finite or has another number of columns.
         """
         check_is_fitted(self)
-        Z = validate_data(self, X, dtype=np.float64, reset=False) - self.center_
+        Z = checked_data(self, X, dtype=np.float64, reset=False) - self.center_
         forms = [np.einsum("ij,ij->i", Z @ Q, Z) for Q in self.quadratic_form_]
         f = np.column_stack(forms) + Z @ self.coef_.T + self.intercept_
         return f[:, 0] if len(self.classes_) == 2 else f

@@ -9,8 +9,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted
 
+from skident.base.checked_data import checked_data
 from skident.base.input_range import input_range
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, check_magnitudes, forgotten_on_error
 from skident.linalg import column_units
@@ -234,7 +235,7 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
         """
         with forgotten_on_error(self), one_thread(gram_work(X, degree=2)):
             self._validate_params()
-            X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
+            X, y = checked_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
             y, name = np.asarray(y, dtype=np.float64), type(self).__name__
             check_magnitudes(X=X, y=y)
             if y.ndim == 1:
@@ -344,7 +345,7 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
             If X is not finite or has another number of columns.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = checked_data(self, X, dtype=np.float64, reset=False)
         values = self._values(X if self.input_range_ is None else np.clip(X, *self.input_range_))
         return np.exp(np.minimum(values, _LARGEST_LOG_MEAN)) if self.loss == "poisson" else values
 

@@ -22,8 +22,8 @@ def named_method(estimator, method):
     Returns
     -------
     callable
-        Of arrays (n, D). They become data frames if the estimator was fitted on one and pandas is installed: steps that
-        select columns by name need them, others check them.
+        Of DataFrames, which are passed on, or arrays (n, D). These become DataFrames if the estimator was fitted on one
+        and pandas is installed: steps that select columns by name need them, others check them.
     """
     function = getattr(estimator, method)
     if not hasattr(estimator, "feature_names_in_"):
@@ -32,7 +32,12 @@ def named_method(estimator, method):
         import pandas
     except ImportError:  # fitted on another kind of frame
         return function
-    return lambda X: function(pandas.DataFrame(X, columns=estimator.feature_names_in_))
+
+    def of_frames(X):
+        named = hasattr(X, "columns")
+        return function(X if named else pandas.DataFrame(X, columns=estimator.feature_names_in_, copy=False))
+
+    return of_frames
 
 
 def affine_map(transformer):

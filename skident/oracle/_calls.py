@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 
 import numpy as np
@@ -10,9 +9,10 @@ import numpy as np
 from skident.network import FeedforwardNetwork
 
 from ._adapters import adapt, is_onnx_model, is_torch_module
+from ._columns import fitted_with_names, frames_like, is_about_names
 from ._errors import BlackBoxError
 
-__all__ = ["CalledModel", "called_as", "named_rows"]
+__all__ = ["CalledModel", "called_as"]
 
 
 def called_as(model, X, batch_size=None, vectorized=True):
@@ -22,15 +22,16 @@ def called_as(model, X, batch_size=None, vectorized=True):
     ----------
     model : object
         The black box.
-    X : ndarray or DataFrame of shape (n, D)
-        From `named_rows`: the columns of a DataFrame are passed on.
+    X : array-like or DataFrame of shape (n, D)
+        The columns of a DataFrame are passed on.
     batch_size : int, default=None
         Rows per call.
     vectorized : bool, default=True
         False calls the model with one row (D,).
     """
-    columns = getattr(X, "columns", None)
-    if batch_size is None and vectorized and columns is None:
+    of_arrays = is_torch_module(model) or is_onnx_model(model) or isinstance(model, FeedforwardNetwork)
+    framed = None if of_arrays else frames_like(X)
+    if batch_size is None and vectorized and framed is None:
         return model
     if not vectorized and (hasattr(model, "predict") or is_torch_module(model) or is_onnx_model(model)):
         raise ValueError(
@@ -39,35 +40,20 @@ def called_as(model, X, batch_size=None, vectorized=True):
         )
     if not vectorized and batch_size not in (None, 1):
         raise ValueError(f"vectorized=False passes one row per call, which contradicts batch_size={batch_size}.")
-    return CalledModel(model, columns if _takes_names(model) else None, batch_size, vectorized)
-
-
-def named_rows(X, frame):
-    """X (n, D) as a pandas DataFrame with the columns of `frame` if that is one whose names are text; else X."""
-    pandas = sys.modules.get("pandas")
-    if pandas is None or not isinstance(frame, pandas.DataFrame):
-        return X
-    return pandas.DataFrame(X, columns=frame.columns) if all(isinstance(name, str) for name in frame.columns) else X
-
-
-def _takes_names(model):
-    """Whether a model may want column names: not a module, a network or a file, nor an estimator fitted without."""
-    if is_torch_module(model) or is_onnx_model(model) or isinstance(model, FeedforwardNetwork):
-        return False
-    estimator = getattr(model, "__self__", model)
-    return not hasattr(estimator, "get_params") or hasattr(estimator, "feature_names_in_")
+    return CalledModel(model, framed, batch_size, vectorized)
 
 
 class CalledModel:
     """A model with the way to call it; `adapt` reads it.
 
-    Column names are passed on if the model accepts them without an error or a warning about feature names; this is
-    decided by the first call.
+    A model that was fitted with column names gets DataFrames, whatever it raises. Others get arrays if the first call
+    with a DataFrame raises an error that is not about names, or warns that the model was fitted without names.
     """
 
-    def __init__(self, model, columns, batch_size, vectorized):
-        self.model, self.columns = model, columns
+    def __init__(self, model, framed, batch_size, vectorized):
+        self.model, self._framed = model, framed
         self.batch_size, self.vectorized = batch_size, vectorized
+        self._decided = framed is None or fitted_with_names(model) is not None
 
     def adapted(self, method):
         """The model's own adapter, with `values` called this way."""
@@ -100,34 +86,35 @@ class CalledModel:
         return outputs[: len(X)]
 
     def _call(self, function, X):
-        if self.columns is None:
-            return function(X)
-        pandas = sys.modules["pandas"]
-        frame = pandas.DataFrame(X, columns=self.columns)
-        if self._decided:
-            return function(frame)
-        return self._first_call(function, frame, X)
-
-    _decided = False
+        rows = X if self._framed is None else self._framed(X)
+        return function(rows) if self._decided else self._first_call(function, rows, X)
 
     def _first_call(self, function, frame, X):
         """Outputs for a DataFrame, or for an array if the model does not take the DataFrame."""
         with warnings.catch_warnings(record=True) as issued:
             warnings.simplefilter("always")
             try:
-                outputs = function(frame)
+                outputs, refusal = function(frame), None
             except Exception as error:
-                refusal = error
-            else:
-                refusal = next((w.message for w in issued if "feature names" in str(w.message)), None)
+                outputs, refusal = None, error
         self._decided = True
-        if refusal is None:
+        if refusal is not None and is_about_names(refusal, frame.columns):
+            raise BlackBoxError(
+                f"the black box raised {type(refusal).__name__} on a batch of {len(X)} rows as a DataFrame with the "
+                f"columns of X: {refusal} Give X with the columns that it knows, or pass X.to_numpy() if it takes "
+                "columns by their positions."
+            ) from refusal
+        if refusal is None and not any("feature names" in str(w.message) for w in issued):
+            for w in issued:
+                warnings.warn_explicit(w.message, w.category, w.filename, w.lineno)
             return outputs
-        columns, self.columns = self.columns, None
+        framed, self._framed = self._framed, None
         try:
             return function(X)
         except Exception:
-            self.columns = columns
+            self._framed = framed
+            if refusal is None:
+                raise
             raise refusal from None
 
 

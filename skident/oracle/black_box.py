@@ -15,12 +15,15 @@ from sklearn.utils.validation import check_is_fitted
 from skident.network import FeedforwardNetwork
 
 from ._adapters import is_onnx_file, is_torch_module, n_inputs_of, same_onnx_model
-from ._calls import called_as, named_rows
+from ._calls import called_as
+from ._columns import as_frame, check_columns, named_rows
 from ._errors import BlackBoxError
 from ._output_scaling import varying_outputs
 
 __all__ = [
+    "as_frame",
     "called_as",
+    "check_columns",
     "named_rows",
     "query_where_outputs_vary",
     "is_classifying",
@@ -32,6 +35,7 @@ __all__ = [
     "resolve_black_box",
     "resolve_response",
     "same_onnx_model",
+    "takes_targets",
     "has_known_activations",
 ]
 
@@ -40,6 +44,7 @@ _MAX_REPEAT_ERROR = 0.05  # difference of two queries over the outputs' deviatio
 _SPREADS = (1e1, 1e2, 1e3, 1e4)  # standard deviations; a unit that is saturated beyond has no measurable weights
 _N_SPREAD_POINTS = 100  # a step of a unit that splits them by 0.1 : 0.9 is missed with probability 1e-5
 _SKLEARN_ACTIVATIONS = {"logistic": "sigmoid"}
+_SAME_UNITS = {"sigmoid", "tanh"}  # units of one are affine functions of units of the other
 
 
 def _is_fittable(box):
@@ -49,12 +54,17 @@ def _is_fittable(box):
 
 def needs_targets(estimator):
     """Whether `fit` needs y because the black box must be trained first; None is the default MLPRegressor."""
+    return estimator is None or (takes_targets(estimator) and not _is_fitted(estimator))
+
+
+def takes_targets(estimator):
+    """Whether y, if it is given, trains a clone of the black box."""
     return estimator is None or (not is_torch_module(estimator) and _is_fittable(estimator))
 
 
 def is_classifying(estimator):
     """Whether it is a scikit-learn classifier, also inside a `FrozenEstimator` or a pipeline."""
-    return estimator is not None and hasattr(estimator, "get_params") and is_classifier(estimator)
+    return hasattr(estimator, "__sklearn_tags__") and is_classifier(estimator)
 
 
 def resolve_response(estimator, response_method):
@@ -72,10 +82,11 @@ def resolve_response(estimator, response_method):
 
 
 def resolve_black_box(estimator, X, y, random_state, *, classifiers=False):
-    """The black box to query: fitted on (X, y) if it is an unfrozen estimator or None, else as given.
+    """The black box to query: with y a clone of an unfrozen estimator, or of None, fitted on (X, y); else as given.
 
-    None is a small MLPRegressor with that `random_state`. ValueError if it is a classifier and `classifiers` is False,
-    or if y is missing. Warns if a fitted estimator is cloned and fitted again.
+    None is a small MLPRegressor with that `random_state`. X is a DataFrame if its columns have names, see `named_rows`.
+    ValueError if it is a classifier and `classifiers` is False, or if it is not fitted and y is None. Warns if a fitted
+    estimator is cloned and fitted again.
     """
     if isinstance(estimator, FrozenEstimator):
         check_is_fitted(estimator)
@@ -84,7 +95,7 @@ def resolve_black_box(estimator, X, y, random_state, *, classifiers=False):
             f"{type(estimator).__name__} is a classifier; only regressors and callables with real outputs can be "
             "queried here. NetworkIdentifier identifies classifiers from their probabilities."
         )
-    if not needs_targets(estimator):
+    if not takes_targets(estimator) or (y is None and not needs_targets(estimator)):
         return estimator
     _refuse_or_warn(estimator, y)
     with warnings.catch_warnings():
@@ -99,27 +110,26 @@ def resolve_black_box(estimator, X, y, random_state, *, classifiers=False):
 
 def _refuse_or_warn(estimator, y):
     """Raise if y is missing for a fit; warn if the fit replaces weights that a user may have meant."""
-    fitted = _is_fitted(estimator)
     kind = "classifier" if is_classifying(estimator) else "regressor"
     name = "the default MLPRegressor" if estimator is None else type(estimator).__name__
-    other = "" if kind == "classifier" else " (or regressor.predict, if only outputs are needed)"
-    remedy = f"To query a fitted {kind} as it is, pass FrozenEstimator({kind}){other}."
     if y is None:
-        state = "is fitted, but would be cloned and fitted again: " if fitted else "is not fitted and y is None: "
-        raise ValueError(f"{name} {state}requires y to be passed, but the target y is None. {remedy}")
-    if fitted:
+        raise ValueError(
+            f"{name} is not fitted and y is None: requires y to be passed, but the target y is None. Pass y, or a "
+            f"fitted {kind}; in a search, which clones it, as FrozenEstimator({kind})."
+        )
+    if estimator is not None and _is_fitted(estimator):
         warnings.warn(
             f"{name} is fitted already, but a clone is fitted again on (X, y): the weights that were given are not "
-            f"used. {remedy}",
+            f"used. To query it as it is, leave out y, or pass FrozenEstimator({kind}).",
             UserWarning,
             stacklevel=5,  # the caller of `fit`, which resolves its black box in a method
         )
 
 
 def _is_fitted(estimator):
-    """Whether it is a fitted scikit-learn estimator, which `fit` would train again."""
-    if not hasattr(estimator, "__sklearn_tags__"):  # scikit-learn cannot check it without tags
-        return False
+    """Whether it is fitted; one that scikit-learn cannot check, without tags, counts as fitted."""
+    if not hasattr(estimator, "__sklearn_tags__"):
+        return True
     try:
         check_is_fitted(estimator)
     except NotFittedError:
@@ -147,7 +157,11 @@ def known_network(box):
 
 
 def resolve_activations(box, activation, output_activation):
-    """Names of the hidden and output activation; "auto" reads them off the black box, or is tanh and identity."""
+    """Names of the hidden and output activation; "auto" reads them off the black box, or is tanh and identity.
+
+    ValueError if the black box declares a hidden activation that another network than one of `activation` has.
+    """
+    _refuse_contradiction(box, _SKLEARN_ACTIVATIONS.get(activation, activation))
     known = _known_activations(box) or ("tanh", "identity")
     names = [k if a == "auto" else a for a, k in zip((activation, output_activation), known, strict=True)]
     return tuple(_SKLEARN_ACTIVATIONS.get(n, n) for n in names)
@@ -158,15 +172,38 @@ def has_known_activations(box):
     return _known_activations(box) is not None
 
 
-def _known_activations(box):
-    """Hidden and output activation of a network, module, MLP or ONNX file, also inside a pipeline; else None."""
+def _refuse_contradiction(box, activation):
+    """Raise if a model declares other hidden activations, and none whose units are the same up to affine maps."""
+    inner = _readable(box)
+    if isinstance(inner, FeedforwardNetwork):
+        declared = {getattr(g, "base", g).name for g in inner.activations[:-1]}
+    elif isinstance(inner, (MLPRegressor, MLPClassifier)):
+        declared = {_SKLEARN_ACTIVATIONS.get(inner.activation, inner.activation)}
+    else:
+        return
+    same = _SAME_UNITS if activation in _SAME_UNITS else {activation}
+    if activation != "auto" and declared and not declared & same:
+        raise ValueError(
+            f"activation={activation!r} contradicts the model: {type(box).__name__} declares {' and '.join(declared)}. "
+            "Leave out activation: 'auto' reads it from the model."
+        )
+
+
+def _readable(box):
+    """What is inside of the black box, as a network if it is a module or file that can be read."""
     inner = _innermost(box)
     if is_torch_module(inner) or is_onnx_file(inner):
         read = FeedforwardNetwork.from_torch if is_torch_module(inner) else FeedforwardNetwork.from_onnx
         try:
-            inner = read(inner)
+            return read(inner)
         except (TypeError, ValueError):
             return None
+    return inner
+
+
+def _known_activations(box):
+    """Hidden and output activation of a network, module, MLP or ONNX file, also inside a pipeline; else None."""
+    inner = _readable(box)
     if isinstance(inner, FeedforwardNetwork):
         return _activations_of(inner)
     if isinstance(inner, MLPRegressor):

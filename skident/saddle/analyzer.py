@@ -11,8 +11,9 @@ import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from skident.base.checked_data import checked_data
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, check_magnitudes, forgotten_on_error
 from skident.base.progress import StageLog
 from skident.base.renamed_parameters import OR_DEPRECATED, value_of_renamed
@@ -231,7 +232,7 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
         """
         with forgotten_on_error(self), one_thread(gram_work(X)):
             self._validate_params()
-            X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, ensure_min_samples=2)
+            X, y = checked_data(self, X, y, dtype=np.float64, multi_output=True, ensure_min_samples=2)
             layer = self._hidden_layer()
             G, classes = self._gradient(X, y)
             if not np.any(X):
@@ -347,7 +348,7 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
             If X is not finite or has another number of columns.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = checked_data(self, X, dtype=np.float64, reset=False)
         n_units = self._n_units()
         blocks = [activations(weights[: self.layer_], X)[-1][:, :n_units] for weights in self.escape_directions_]
         return np.hstack(blocks)

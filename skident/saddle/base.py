@@ -12,8 +12,9 @@ import torch
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from skident.base.checked_data import checked_data
 from skident.base.column_scales import scales_for_classes
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions
 from skident.training.net import Training, resolve_device
@@ -298,5 +299,5 @@ class SaddleToSaddleBase(BaseEstimator):
     def _outputs(self, X):
         """The network's outputs (n, k)."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = checked_data(self, X, dtype=np.float64, reset=False)
         return activations(self.weights_[:-1], self._network_inputs(X))[-1] @ self.weights_[-1]

@@ -6,7 +6,9 @@ from numbers import Integral, Real
 
 import numpy as np
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
+
+from skident.base.checked_data import checked_data
 
 from .escape_time import aligned_escape_time, flow_escape_time
 from .localized_loss import check_layers, deepened
@@ -79,7 +81,7 @@ class EscapeDirectionMixin:
         boundaries: then thousands of gradients, and an error of 1 %.
         """
         check_is_fitted(self)
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, ensure_min_samples=2, reset=False)
+        X, y = checked_data(self, X, y, dtype=np.float64, multi_output=True, ensure_min_samples=2, reset=False)
         G, _ = self._gradient(X, y)
         weights = check_layers(weights, X.shape[1], G.shape[1])
         _check_scales(radius, radius)

@@ -7,8 +7,8 @@ import torch
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
+from skident.base.checked_data import checked_data
 from skident.base.parameters import check_magnitudes, forgotten_on_error
 from skident.base.predictions import in_shape_of_targets
 from skident.linalg import column_units
@@ -93,7 +93,7 @@ class SaddleToSaddleClassifier(ClassifierMixin, SaddleToSaddleBase):
         """
         with forgotten_on_error(self), one_thread(gram_work(X)):
             self._validate_params()
-            X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+            X, y = checked_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
             check_magnitudes(X=X)
             check_classification_targets(y)
             self.classes_, codes = np.unique(y, return_inverse=True)
@@ -236,7 +236,7 @@ class SaddleToSaddleRegressor(RegressorMixin, SaddleToSaddleBase):
         """
         with forgotten_on_error(self), one_thread(gram_work(X)):
             self._validate_params()
-            X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
+            X, y = checked_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
             check_magnitudes(X=X, y=y)
             self._one_dimensional = y.ndim == 1
             Y, self.intercept_, self.target_scale_ = _standardized(np.asarray(y, dtype=np.float64).reshape(len(X), -1))

@@ -12,8 +12,9 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
+from skident.base.checked_data import checked_data
 from skident.base.parameters import AT_LEAST_ONE, Interval, StrOptions, forgotten_on_error
 from skident.base.progress import StageLog
 from skident.network import FeedforwardNetwork
@@ -254,7 +255,7 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         return self
 
     def _read(self, X, y, sample_weight):
-        X, y = validate_data(
+        X, y = checked_data(
             self, X, y, dtype=[np.float64, np.float32], y_numeric=True, ensure_min_samples=2, ensure_min_features=2
         )
         if sample_weight is not None:
@@ -338,7 +339,7 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         are not taken into account.
         """
         check_is_fitted(self)
-        X, y = validate_data(self, X, y, dtype=np.float64, reset=False, y_numeric=True)
+        X, y = checked_data(self, X, y, dtype=np.float64, reset=False, y_numeric=True)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         options = {"linear": self.linear_, "n_simulations": n_simulations, "random_state": seed}
         return missing_unit_test(self.network_, X, np.asarray(y, dtype=np.float64), **options)
@@ -359,7 +360,7 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         ndarray of shape (n_samples,)
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        X = checked_data(self, X, dtype=[np.float64, np.float32], reset=False)
         y = np.empty(len(X))
         for start in range(0, len(X), _PREDICTED_ROWS):
             rows = X[start : start + _PREDICTED_ROWS]

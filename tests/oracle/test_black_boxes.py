@@ -10,13 +10,14 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from skl2onnx import to_onnx
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skident import NetworkCompressor, NetworkIdentifier
+from skident import EntangledWeightExtractor, NetworkCompressor, NetworkIdentifier, NetworkVerifier
 from skident.datasets import make_network
 from skident.network import FeedforwardNetwork
 from skident.oracle import Oracle
@@ -34,13 +35,9 @@ FITTED = [LinearRegression().fit(X, Y), make_pipeline(StandardScaler(), LinearRe
 
 @pytest.mark.parametrize("estimator", FITTED)
 def test_a_second_training_is_warned_of(estimator):
-    with pytest.warns(UserWarning, match=r"is fitted already, .* pass FrozenEstimator\(regressor\) \(or regressor.pre"):
+    with pytest.warns(UserWarning, match=r"is fitted already, .* leave out y, or pass FrozenEstimator\(regressor\)\."):
         box = resolve_black_box(estimator, X, 2 * Y, 0)
     np.testing.assert_allclose(box.predict(X), 2 * Y)  # trained again, as was said
-    with pytest.raises(
-        ValueError, match=r"is fitted, but would be .* y is None\. .* pass FrozenEstimator\(regressor\)"
-    ):
-        resolve_black_box(estimator, X, None, 0)
 
 
 def test_a_fitted_classifier():
@@ -61,19 +58,54 @@ def test_an_unfitted_estimator_without_targets():
         resolve_black_box(LinearRegression(), X, None, 0)
 
 
-@pytest.mark.parametrize("wrap", [FrozenEstimator, lambda regressor: regressor.predict])
-def test_what_the_message_recommends_runs(wrap):
-    box = resolve_black_box(wrap(FITTED[0]), X, None, 0)
-    answers = box.predict(X) if hasattr(box, "predict") else box(X)
-    np.testing.assert_allclose(answers, Y)
+FITTED_MLP = MLPRegressor(hidden_layer_sizes=(2,), activation="tanh", solver="lbfgs", max_iter=500, tol=1e-2)
+FITTED_MLP = FITTED_MLP.set_params(random_state=0).fit(X, Y)
+EVERY = [
+    lambda model: NetworkIdentifier(model, random_state=0),
+    lambda model: NetworkCompressor(model, tol=0.5, max_iter=2, random_state=0),
+    lambda model: NetworkVerifier(model, random_state=0),
+    lambda model: EntangledWeightExtractor(model, random_state=0),
+]
 
 
-def test_estimators_pass_the_warning_on():
-    """The line that is named is the user's call of `fit`."""
-    mlp = MLPRegressor(hidden_layer_sizes=(2,), solver="lbfgs", max_iter=500, tol=1e-2, random_state=0).fit(X, Y)
+@pytest.mark.parametrize("estimator", EVERY)
+@pytest.mark.parametrize("wrap", [lambda model: model, FrozenEstimator])
+def test_a_fitted_estimator_is_used_as_it_is_without_targets(estimator, wrap):
+    """The first remedy of the warning that a fitted estimator is trained again, and its second one."""
+    model = wrap(FITTED_MLP)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert estimator(model).fit(X).estimator_ is model
+
+
+@pytest.mark.parametrize("estimator", EVERY)
+def test_with_targets_a_fitted_estimator_is_trained_again(estimator):
     with pytest.warns(UserWarning, match="MLPRegressor is fitted already") as caught:
-        NetworkCompressor(mlp, tol=0.5, max_iter=2, random_state=0).fit(X, Y)
+        fitted = estimator(FITTED_MLP).fit(X, Y)
+    assert fitted.estimator_ is not FITTED_MLP
+    assert estimator(FrozenEstimator(FITTED_MLP)).fit(X, Y).estimator_.estimator is FITTED_MLP
     assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("estimator", EVERY)
+def test_what_the_message_for_missing_targets_recommends_runs(estimator):
+    with pytest.raises(ValueError, match=r"Pass y, or a fitted regressor; .* as FrozenEstimator\(regressor\)"):
+        estimator(clone(FITTED_MLP)).fit(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        estimator(clone(FITTED_MLP)).fit(X, Y)
+    clone(estimator(FrozenEstimator(FITTED_MLP))).fit(X)
+
+
+def test_a_model_that_scikit_learn_does_not_know_is_used_as_it_is():
+    class Model:
+        def fit(self, X, y):
+            raise AssertionError
+
+        def predict(self, X):
+            return FITTED_MLP.predict(X)
+
+    assert NetworkIdentifier(Model(), random_state=0).fit(X).report_.exact
 
 
 # -- onnx box ----------------------------------------------------------------------------------------------------------

@@ -10,8 +10,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
+from skident.base.checked_data import checked_data
 from skident.base.parameters import (
     ACTIVATION_CHOICES,
     AT_LEAST_ONE,
@@ -246,7 +247,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
 
     def _read(self, X, y, sample_weight):
         """The table, and the given widths or None."""
-        X, y = validate_data(
+        X, y = checked_data(
             self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True, ensure_min_samples=2
         )
         Y = y.reshape(len(y), -1)
@@ -373,7 +374,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         its parameters contain the true value less often than `level`.
         """
         check_is_fitted(self)
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=False)
+        X, y = checked_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=False)
         Y, network = np.asarray(y, dtype=np.float64).reshape(len(X), -1), self.network_
         if not (isinstance(level, Real) and 0 < level < 1):
             raise ValueError(f"level must be between 0 and 1, got {level!r}.")
@@ -397,7 +398,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
         ndarray of shape (n_samples,) or (n_samples, m_L)
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        X = checked_data(self, X, dtype=[np.float64, np.float32], reset=False)
         Y = np.empty((len(X), self.network_.n_outputs))
         for start in range(0, len(X), _PREDICTED_ROWS):
             Y[start : start + _PREDICTED_ROWS] = self.network_(X[start : start + _PREDICTED_ROWS])
