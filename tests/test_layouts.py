@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pandas
 import pytest
+from sklearn.exceptions import DataConversionWarning
 from sklearn.neural_network import MLPRegressor
 
 import skident
@@ -136,3 +137,25 @@ def test_one_column_or_row():
     one = np.asfortranarray(np.random.RandomState(0).standard_normal((50, 6)))[:, 2:3]
     model = QuadraticNetRegressor(random_state=0)
     assert bits(model, one, one[:, 0]) == bits(model, one.copy(), one[:, 0].copy())
+
+
+@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name.startswith(("hierarchical", "saddle"))])
+def test_the_order_of_rows_changes_no_bit(name):
+    """Splits and batches are drawn from sorted rows; rows that are equal are the same in any order."""
+    estimator, kind = ESTIMATORS[name]
+    rows, targets = np.vstack([X, X[:10]]), np.concatenate([TARGETS[kind], TARGETS[kind][:10][::-1]])
+    targets = np.array(["low", "middle", "high"])[targets] if kind == "labels" else targets
+    order = np.random.RandomState(0).permutation(len(rows))
+    expected = bits(estimator, rows, targets)[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        estimator.fit(rows[order], targets[order])
+    assert estimator.predict(rows).tobytes() == expected
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_column_of_targets_is_a_vector_to_the_tensor_method():
+    model = TensorReLURegressor(1, n_candidates=1, random_state=0)
+    with pytest.warns(DataConversionWarning, match="column-vector y"):
+        column = model.fit(X, Y[:, :1]).predict(X)
+    assert np.array_equal(column, model.fit(X, Y[:, 0]).predict(X)) and column.shape == (80,)

@@ -7,7 +7,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from skident.oracle.black_box import as_frame
 
-__all__ = ["checked_data", "checked_samples"]
+__all__ = ["checked_data", "checked_samples", "in_own_order"]
 
 
 def checked_data(estimator, X, y="no_validation", **checks):
@@ -21,6 +21,15 @@ def checked_data(estimator, X, y="no_validation", **checks):
 def checked_samples(X):
     """X as a float64 array in C order, a copy of its own, for functions."""
     return _converted(lambda frame, **order: check_array(frame, dtype=np.float64, **order), X)
+
+
+def in_own_order(X, y):
+    """X (n, D) and y in a random order of rows that their values determine: the order they came in plays no part."""
+    numbers = y if y.dtype.kind in "fiub" else np.unique(y, return_inverse=True)[1]
+    rows = np.column_stack([X, numbers.reshape(len(X), -1)]).astype(np.float64, order="C")
+    keys = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel()
+    order = np.argsort(keys, kind="stable")[np.random.RandomState(0).permutation(len(X))]
+    return X[order], y[order]
 
 
 def _converted(check, X):

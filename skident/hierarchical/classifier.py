@@ -78,6 +78,7 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
 
     Notes
     -----
+    Predictions depend on `random_state`, which draws splits, starts and batches, but not on the order of the rows.
     SGD trains three networks from random weights at once and averages their logits, unless there are `callbacks`.
     `transform`, `layer_weights_` and `net_` are those of the first one.
 

@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skident.base.checked_data import checked_data
+from skident.base.checked_data import checked_data, in_own_order
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
 from skident.base.progress import StageLog
 from skident.base.renamed_parameters import OR_DEPRECATED, value_of_renamed
@@ -135,7 +135,7 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
     def _fit(self, X, y, plan):
         """`fit` restricted to the layers of a `LayerPlan`."""
         with forgotten_on_error(self), one_thread(gram_work(X, degree=2)):
-            X, y = self._validated(X, y)
+            X, y = in_own_order(*self._validated(X, y))
             method, problem = self._method_and_problem(X, y, plan)
             fit = self._strategy(method, len(X))(problem)
             self._store(require_finite(fit, problem.x), problem)

@@ -89,6 +89,7 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
     dtype : {"float64", "float32"}, default="float64"
         For the solvers that run in skorch; the others use float64.
     random_state : int, RandomState or None, default=None
+        Draws splits, starts and batches. Predictions depend on it, but not on the order of the rows.
     verbose : int, default=0
         1 prints one line per start (to stderr) or epoch, 2 displays skorch's progress bar.
     n_init, lr : deprecated

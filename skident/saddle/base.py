@@ -75,7 +75,7 @@ PARAMETERS = """depth : int, default=3
     callbacks : list of skorch callbacks, default=None
         Copied.
     random_state : int, RandomState or None, default=None
-        Draws weights and batches.
+        Draws weights, splits and batches. Predictions depend on it, but not on the order of the rows.
     verbose : int, default=0
         1 prints skorch's table."""
 

@@ -8,7 +8,7 @@ from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from skident.base.checked_data import checked_data
+from skident.base.checked_data import checked_data, in_own_order
 from skident.base.parameters import check_magnitudes, forgotten_on_error
 from skident.base.predictions import in_shape_of_targets
 from skident.linalg import column_units
@@ -41,6 +41,7 @@ class SaddleToSaddleClassifier(ClassifierMixin, SaddleToSaddleBase):
 
     Notes
     -----
+    Predictions depend on `random_state`, which draws weights, splits and batches, but not on the order of the rows.
     With two classes there is one output, else one per class. A step costs ``O(n sum_l m_(l-1) m_l)``, a record the
     singular values of all layers.
 
@@ -93,7 +94,7 @@ class SaddleToSaddleClassifier(ClassifierMixin, SaddleToSaddleBase):
         """
         with forgotten_on_error(self), one_thread(gram_work(X)):
             self._validate_params()
-            X, y = checked_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+            X, y = in_own_order(*checked_data(self, X, y, dtype=np.float64, ensure_min_samples=2))
             check_magnitudes(X=X)
             check_classification_targets(y)
             self.classes_, codes = np.unique(y, return_inverse=True)
@@ -197,6 +198,7 @@ class SaddleToSaddleRegressor(RegressorMixin, SaddleToSaddleBase):
 
     Notes
     -----
+    Predictions depend on `random_state`, which draws weights, splits and batches, but not on the order of the rows.
     Squares of squares (hierarchical targets) are not learned from some hundred samples: R^2 is about zero, 0.2 to 0.4
     below that of kernels. A warning says so if held-out samples show it.
 
@@ -237,6 +239,7 @@ class SaddleToSaddleRegressor(RegressorMixin, SaddleToSaddleBase):
         with forgotten_on_error(self), one_thread(gram_work(X)):
             self._validate_params()
             X, y = checked_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
+            X, y = in_own_order(X, y)
             check_magnitudes(X=X, y=y)
             self._one_dimensional = y.ndim == 1
             Y, self.intercept_, self.target_scale_ = _standardized(np.asarray(y, dtype=np.float64).reshape(len(X), -1))

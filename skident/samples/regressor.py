@@ -222,6 +222,7 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         X : array-like of shape (n_samples, n_features)
             At least two features. Arrays of float64 and float32 are not copied.
         y : array-like of shape (n_samples,)
+            A column (n_samples, 1) is taken as (n_samples,), with a DataConversionWarning, as `MLPRegressor` does.
         sample_weight : array-like of shape (n_samples,), default=None
             Non-negative.
 

@@ -108,6 +108,37 @@ def test_a_model_that_scikit_learn_does_not_know_is_used_as_it_is():
     assert NetworkIdentifier(Model(), random_state=0).fit(X).report_.exact
 
 
+# -- activations -------------------------------------------------------------------------------------------------------
+
+
+def declaring(activation):
+    return make_network((2, 3, 1), activation=activation, output_activation="identity", random_state=0)
+
+
+DECLARING = {
+    "torch": lambda network, path: network.to_torch(),
+    "onnx": lambda network, path: network.to_onnx(path) and str(path),
+    "network": lambda network, path: network,
+    "sklearn": lambda network, path: network.to_sklearn(),
+    "frozen": lambda network, path: FrozenEstimator(network.to_sklearn()),
+}
+
+
+@pytest.mark.parametrize("kind", DECLARING)
+@pytest.mark.parametrize(("declared", "given"), [("tanh", "relu"), ("relu", "tanh"), ("sigmoid", "relu")])
+def test_an_activation_that_contradicts_the_declared_one_is_named(kind, declared, given, tmp_path):
+    model = DECLARING[kind](declaring(declared), tmp_path / "net.onnx")
+    for estimator in (NetworkIdentifier, EntangledWeightExtractor):
+        with pytest.raises(ValueError, match=rf"'{given}' contradicts the model: \w+ declares {declared}\. Leave out"):
+            estimator(model, layer_widths=(3, 1), activation=given).fit(X)
+    assert NetworkIdentifier(model, layer_widths=(3, 1), random_state=0).fit(X).report_.exact  # the remedy
+
+
+def test_activations_whose_units_are_the_same_are_no_contradiction():
+    model = declaring("sigmoid").to_torch()
+    assert NetworkIdentifier(model, layer_widths=(3, 1), activation="tanh", random_state=0).fit(X).report_.exact
+
+
 # -- onnx box ----------------------------------------------------------------------------------------------------------
 
 
