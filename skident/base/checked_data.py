@@ -26,9 +26,9 @@ def checked_samples(X):
 def in_own_order(X, y):
     """X (n, D) and y in a random order of rows that their values determine: the order they came in plays no part."""
     numbers = y if y.dtype.kind in "fiub" else np.unique(y, return_inverse=True)[1]
-    rows = np.column_stack([X, numbers.reshape(len(X), -1)]).astype(np.float64, order="C")
-    keys = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel()
-    order = np.argsort(keys, kind="stable")[np.random.RandomState(0).permutation(len(X))]
+    # Sorted by value, the first column first, so that positive factors of the columns do not change the order.
+    sorted_rows = np.lexsort((*numbers.reshape(len(X), -1).T, *X.T[::-1]))
+    order = sorted_rows[np.random.RandomState(0).permutation(len(X))]
     return X[order], y[order]
 
 
