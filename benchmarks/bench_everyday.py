@@ -6,8 +6,8 @@ python benchmarks/bench_everyday.py --quick   small and few, writes no results
 
 from __future__ import annotations
 
-from parts.everyday import files  # noqa: F401  (registers the parts)
 from parts.everyday import (  # noqa: F401  (registers the parts)
+    files,
     undetected,
 )
 from registry import run_parts

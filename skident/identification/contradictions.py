@@ -31,7 +31,7 @@ _MOST_INPUTS = 50  # of which the extreme rows are queried
 _MOST_OUTPUTS = 10  # the same, behind the data (budget)
 _CLIMBS = 30  # steps of an ascent to an extreme output of the network; no queries (budget)
 _FAR = (10.0, 1e3)  # standard deviations at which other outputs are those of another function
-_FAR_ROWS = 20  # rows at each (budget)
+_FAR_ROWS = 14  # rows at each, beside the extreme ones (budget)
 _FAR_ERROR = 1e-4  # relative error there: errors of the weights of 1e-8 and their growth with the distance stay below
 _PLATEAU_ERROR = 1e-6  # relative error on a plateau, where units are at rest: those of the weights hardly count
 NOISE_STDS = 20.0  # largest error on noisy outputs that noise explains, in standard deviations
@@ -171,13 +171,12 @@ def _extreme_points(problem, network):
     for _ in range(_CANDIDATES // _CANDIDATES_AT_ONCE):
         U = np.concatenate([U, _NEXT * rng.standard_normal((_CANDIDATES_AT_ONCE, oracle.n_inputs))])
         order = np.argsort(network(oracle.to_inputs(U)), axis=0)
-        low, high = order[:_EXTREMES].T, order[-_EXTREMES:].T
-        which = [*low, *high, U[:, some].argmin(axis=0), U[:, some].argmax(axis=0)]
-        low, high, U = U[low], U[high], U[np.unique(np.concatenate(which))]
-    climbed = []
-    for k in evenly_spaced_rows(np.arange(network.n_outputs), _MOST_OUTPUTS):
-        climbed += [_climb(problem, network, part[k], k, side) for part, side in ((low, -1.0), (high, 1.0))]
-    return np.concatenate([U, *climbed]), np.concatenate(climbed)
+        low, high = U[order[:_EXTREMES].T], U[order[-_EXTREMES:].T]
+        of_inputs = U[np.unique([U[:, some].argmin(axis=0), U[:, some].argmax(axis=0)])]
+        U = np.concatenate([*low, *high, of_inputs])
+    for k in (climbed := evenly_spaced_rows(np.arange(network.n_outputs), _MOST_OUTPUTS)):
+        low[k], high[k] = (_climb(problem, network, part[k], k, side) for part, side in ((low, -1.0), (high, 1.0)))
+    return np.concatenate([*low, *high, of_inputs]), np.concatenate([*low[climbed], *high[climbed]])
 
 
 def _climb(problem, network, U, output, side):
