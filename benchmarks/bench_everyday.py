@@ -10,6 +10,7 @@ from parts.everyday import (  # noqa: F401  (registers the parts)
     columns,
     files,
     layouts,
+    undetected,
 )
 from registry import run_parts
 

@@ -63,6 +63,7 @@ class HierarchicalQuadraticNet(RegressorMixin, TransformerMixin, BaseEstimator):
     readout_: Literal["sum", "linear"]
     l2_: float
     exact_: bool
+    undetected_share_: float
     n_iter_: int
     restart_losses_: list[float]
     history_: list[float]

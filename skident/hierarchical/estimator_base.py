@@ -20,6 +20,7 @@ from skident.base.checked_data import checked_data, in_own_order
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
 from skident.base.progress import StageLog
 from skident.base.renamed_parameters import OR_DEPRECATED, value_of_renamed
+from skident.base.undetected import undetected_share
 from skident.optim import gram_work, one_thread
 from skident.training.net import Training, resolve_device
 
@@ -356,6 +357,7 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
         self.readout_, self.l2_, self.exact_ = net.readout, fit.l2, fit.exact
         signs = [np.ones(k) for k in net.widths] if fit.distillation is not None else map(_array, net.signs)
         self.layer_signs_ = dict(enumerate(signs, start=2)) if net.readout == "sum" else None
+        self.undetected_share_ = undetected_share(len(problem.x) if fit.exact else 0)
         self.restart_losses_ = [float(loss) for loss in fit.restart_losses]
         self.history_ = [float(loss) for loss in fit.history]
         self.n_iter_ = max(1, len(self.history_) - (fit.skorch_net is None))

@@ -111,6 +111,9 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         the target is not exactly a sum: each unit has its own penalty.
     exact_ : bool
         Whether the sum is the target to rounding, also with each sample left out; see Notes.
+    undetected_share_ : float
+        If `exact_`: at most this share of new samples from the same distribution has other targets, with confidence
+        0.999, about ``6.9 / n``. 1 otherwise.
     n_iter_ : int
     restart_losses_ : list of float
         Final relative squared error of each start; for the sum of weighted samples, and for the chosen start of all
@@ -158,7 +161,7 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
     **Exactness.** `exact_` states that residuals are at most ``1e-7 (u + |y - median|)``, u 1.5 times the median
     absolute deviation, and so are those of each sample without itself (to first order). It is False if samples hardly
     repeat the information of others: then the sum would fit any target there. It is a statement about the given
-    samples: with probability 0.999, a deviation that none of n samples shows has a share below 7 / n.
+    samples; `undetected_share_` bounds what they do not show.
 
     **Algorithm 1.** Options are ``n_units`` (m = 30 units of W_l), ``epsilon`` (1e-3: stops at an objective of
     ``epsilon^2 / 4``), ``kappa`` (1: singular values above ``1 / (10 kappa^2)`` of the largest are candidates for k_l),

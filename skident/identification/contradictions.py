@@ -4,26 +4,38 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget import check_deadline
 from skident.fitting.standard_errors import jacobian_spectrum
 from skident.oracle import BlackBoxError, OutOfBudgetError
 
 from .attempt import design_where_units_vary
+from .query_points import evenly_spaced_rows, unit_rows
 
-__all__ = ["contradiction", "undetermined_weights", "with_clip"]
+__all__ = [
+    "NOISE_STDS",
+    "ROUNDING_STDS",
+    "TIMES_TOL",
+    "contradiction",
+    "errors_over_deviation",
+    "undetermined_weights",
+]
 
 _NEXT = 3.0  # standard deviations at which a network must still meet the tolerance
 _NEXT_ROWS = 100  # rows there (budget)
 _NEXT_ROWS_PIECEWISE = 3000  # the same of ReLU networks from inexact outputs: a unit may be active at one in a thousand
-_TIMES_TOL = 3.0  # the tolerance there: errors of the weights count for three times as much
+TIMES_TOL = 3.0  # the tolerance there: errors of the weights count for three times as much
 _CANDIDATES = 10_000  # rows there on which only the network is evaluated
 _CANDIDATES_AT_ONCE = 1000  # of them, for memory: 6 MB with 784 inputs
 _EXTREMES = 3  # queried rows per extreme (budget)
 _MOST_INPUTS = 50  # of which the extreme rows are queried
+_MOST_OUTPUTS = 10  # the same, behind the data (budget)
+_CLIMBS = 30  # steps of an ascent to an extreme output of the network; no queries (budget)
 _FAR = (10.0, 1e3)  # standard deviations at which other outputs are those of another function
-_FAR_ROWS = 20  # rows at each (budget)
+_FAR_ROWS = 14  # rows at each, beside the extreme ones (budget)
 _FAR_ERROR = 1e-4  # relative error there: errors of the weights of 1e-8 and their growth with the distance stay below
 _PLATEAU_ERROR = 1e-6  # relative error on a plateau, where units are at rest: those of the weights hardly count
-_NOISE_STDS = 20.0  # largest error on noisy outputs that noise explains, in standard deviations
+NOISE_STDS = 20.0  # largest error on noisy outputs that noise explains, in standard deviations
+ROUNDING_STDS = 20.0  # largest error that the rounding of inputs explains, in units of its bound
 _BORDERS = 40  # bisections of a way to a plateau: to 1e-12 of its length
 _BESIDE = (-1e-3, 1e-3)  # standard deviations before and behind the border of a plateau at which a clip is validated
 _BORDER_REACH = 10.0  # standard deviations up to which these borders are validated to the tolerance
@@ -51,57 +63,95 @@ def undetermined_weights(network, error):
     )
 
 
-def with_clip(problem, network):
-    """The network with the clip of the outputs, at the bounds where it does not explain the plateaus by itself."""
-    if problem.oracle.output_bounds is None:
+def _with_clip(problem, network):
+    """The network with the clip of the outputs, at bounds that the plateaus prove and the network does not explain.
+
+    A bound of the reading is dropped if the network explains the plateau by itself. An extreme output that the network
+    misses is a bound if the network clipped there explains it: an output whose clip the fit did not meet.
+    """
+    if problem.skip is not None or network.activations[-1].symmetry != "linear":
         return network
-    low, high = (np.array(bound) for bound in problem.oracle.output_bounds)
+    bounds = problem.oracle.output_bounds or np.multiply.outer([-np.inf, np.inf], np.ones(network.n_outputs))
+    low, high = (np.array(bound) for bound in bounds)
     for plateau in problem.oracle.extremes.plateaus():
         bound = high if plateau.side > 0 else low
-        if bound[plateau.output] == plateau.value and not _misses(problem, network, plateau):
+        misses = _misses(problem, network, plateau)
+        if bound[plateau.output] == plateau.value and not misses:
             bound[plateau.output] = plateau.side * np.inf
+        elif np.isinf(bound[plateau.output]) and misses:
+            bound[plateau.output] = plateau.value
+            if np.any(low >= high) or _misses(problem, network.with_clip(low, high), plateau):
+                bound[plateau.output] = plateau.side * np.inf
     return network if np.all(np.isinf(low) & np.isinf(high)) else network.with_clip(low, high)
 
 
 def contradiction(problem, network):
-    """What contradicts a network that agrees on held-out samples, and whether the budget sufficed for all checks.
+    """A network with its clip, what contradicts it beyond the held-out samples, and whether the budget sufficed.
 
-    Empty if nothing does. The network has the model's own inputs and outputs, with its clip.
+    Empty if nothing does. The network has the model's own inputs and outputs, and agrees on the held-out samples.
     """
-    oracle = problem.oracle
+    oracle, plain = problem.oracle, network
     if oracle.response == "predict_proba":  # logits are lost far out; samples of X are compared as probabilities
-        return "", True
-    for plateau in oracle.extremes.plateaus():
+        return network, "", True
+    network = _with_clip(problem, plain)
+    if text := _missed_plateau(problem, network):
+        return network, text, True
+    try:
+        sets = _elsewhere(problem, plain)
+        network = _with_clip(problem, plain)  # these queries may have been the first to meet a clip
+        text = _missed_plateau(problem, network) or _differs(problem, network, sets)
+        if not text and network.output_range is not None:
+            text = _differs(problem, network, [_queried(problem, *_beside_borders(problem, network))])
+        return network, text, True
+    except OutOfBudgetError:
+        return network, "", False
+    except BlackBoxError:  # the model cannot be queried there: nothing is claimed of it
+        return network, "", True
+
+
+def _missed_plateau(problem, network):
+    """What an extreme output that the network does not repeat says of it; empty if there is none."""
+    for plateau in problem.oracle.extremes.plateaus():
         if _misses(problem, network, plateau):
             which = "largest" if plateau.side > 0 else "smallest"
             return (
                 f"output {plateau.output} repeats its {which} value {plateau.value:.6g} exactly at "
                 f"{len(plateau.inputs)} or more distinct inputs where the network gives other values: the outputs are "
                 "probably clipped. Query the model before its clip, or set input_range to where no output is clipped"
-            ), True
-    try:
-        return _elsewhere(problem, network), True
-    except OutOfBudgetError:
-        return "", False
-    except BlackBoxError:  # the model cannot be queried there: nothing is claimed of it
-        return "", True
+            )
+    return ""
 
 
 def _elsewhere(problem, network):
-    """What contradicts the network farther from the center than the held-out samples."""
+    """Queried points farther from the center than the held-out samples: spread, inputs, outputs and tolerance."""
     oracle, rng = problem.oracle, np.random.RandomState(0)
-    noise = _NOISE_STDS * problem.held_out.relative_noise
-    near = max(_TIMES_TOL * problem.options.tol, noise)
+    noise = NOISE_STDS * problem.held_out.relative_noise
+    near, far_tol = _near_tol(problem), max(_FAR_ERROR, noise)
     many = noise > 0 and network.activations[0].symmetry == "homogeneous"
     shells = [(_NEXT, _NEXT_ROWS_PIECEWISE if many else _NEXT_ROWS, near)]
-    shells += [(far, _FAR_ROWS, max(_FAR_ERROR, noise)) for far in _FAR if oracle.reach > far]
+    shells += [(far, _FAR_ROWS, far_tol) for far in _FAR if oracle.reach > far]
     sets = [(spread, spread * rng.standard_normal((n, oracle.n_inputs)), tol) for spread, n, tol in shells]
-    sets.append((_NEXT, _extreme_points(problem, network), near))
-    if network.output_range is not None and len(border := _beside_borders(problem, network)):
-        sets.append((_BORDER_REACH, border, near))
-    for spread, U, tol in sets:
-        U = oracle.clip_to_range(U)
-        error = _errors(problem, network, oracle.to_inputs(U), oracle.output_center + oracle.output_scale * oracle(U))
+    extremes, outermost = _extreme_points(problem, network)
+    sets.append((_NEXT, extremes, near))
+    sets += [(far, far / _NEXT * outermost, far_tol) for far in _FAR if oracle.reach > far]
+    return [_queried(problem, *one) for one in sets]
+
+
+def _near_tol(problem):
+    """Largest relative error up to some standard deviations away."""
+    return max(TIMES_TOL * problem.options.tol, NOISE_STDS * problem.held_out.relative_noise)
+
+
+def _queried(problem, spread, U, tol):
+    oracle = problem.oracle
+    U = oracle.clip_to_range(U)
+    return spread, oracle.to_inputs(U), oracle.output_center + oracle.output_scale * oracle(U), tol
+
+
+def _differs(problem, network, sets):
+    """What contradicts the network on queried points; empty if nothing does."""
+    for spread, X, Y, tol in sets:
+        error = errors_over_deviation(problem, network, X, Y) if len(X) else np.zeros(1)
         if error.max() > tol:
             return (
                 f"up to {spread:g} standard deviations away its outputs differ by {error.max():.1e} of the outputs' "
@@ -111,21 +161,45 @@ def _elsewhere(problem, network):
 
 
 def _extreme_points(problem, network):
-    """Standardized points (n, D) at which an output of the network or an input is extreme: clips start there."""
+    """Standardized points at which an output of the network or an input is extreme, and of outputs alone; (n, D) each.
+
+    Clips start there. The extremes of random samples are moved uphill, within their distance from the center.
+    """
     oracle, rng = problem.oracle, np.random.RandomState(1)
     some = np.linspace(0, oracle.n_inputs - 1, min(oracle.n_inputs, _MOST_INPUTS)).astype(int)
     U = np.empty((0, oracle.n_inputs))
     for _ in range(_CANDIDATES // _CANDIDATES_AT_ONCE):
         U = np.concatenate([U, _NEXT * rng.standard_normal((_CANDIDATES_AT_ONCE, oracle.n_inputs))])
-        Y = network.without_clip()(oracle.to_inputs(U))
-        ends = (slice(_EXTREMES), slice(-_EXTREMES, None))
-        which = [order[part] for order in np.argsort(Y, axis=0).T for part in ends]
-        which += [U[:, some].argmin(axis=0), U[:, some].argmax(axis=0)]
-        U = U[np.unique(np.concatenate(which))]
+        order = np.argsort(network(oracle.to_inputs(U)), axis=0)
+        low, high = U[order[:_EXTREMES].T], U[order[-_EXTREMES:].T]
+        of_inputs = U[np.unique([U[:, some].argmin(axis=0), U[:, some].argmax(axis=0)])]
+        U = np.concatenate([*low, *high, of_inputs])
+    for k in (climbed := evenly_spaced_rows(np.arange(network.n_outputs), _MOST_OUTPUTS)):
+        low[k], high[k] = (_climb(problem, network, part[k], k, side) for part, side in ((low, -1.0), (high, 1.0)))
+    return np.concatenate([*low, *high, of_inputs]), np.concatenate([*low[climbed], *high[climbed]])
+
+
+def _climb(problem, network, U, output, side):
+    """Points U (n, D) moved to larger outputs, smaller ones if `side` is -1, within their distance from the center."""
+    oracle = problem.oracle
+    radius = np.linalg.norm(U, axis=1, keepdims=True)
+    step, best = 0.5 * radius, np.full(len(U), -np.inf)
+    V = U
+    for _ in range(_CLIMBS):
+        check_deadline()
+        V = oracle.clip_to_range(
+            V * np.minimum(1.0, radius / np.maximum(np.linalg.norm(V, axis=1, keepdims=True), np.finfo(float).tiny))
+        )
+        values = side * network(oracle.to_inputs(V))[:, output]
+        better = values > best
+        U, best = np.where(better[:, None], V, U), np.where(better, values, best)
+        step = np.where(better[:, None], step, 0.5 * step)
+        slope = side * oracle.scale * network.jacobian(oracle.to_inputs(U))[:, output]
+        V = U + step * unit_rows(slope)
     return U
 
 
-def _errors(problem, network, X, Y):
+def errors_over_deviation(problem, network, X, Y):
     """Largest error per row, relative to the deviations of the held-out outputs and of these."""
     oracle = problem.oracle
     known = oracle.output_center + oracle.output_scale * problem.held_out.outputs
@@ -139,12 +213,12 @@ def _misses(problem, network, plateau):
     """Whether the network gives other values on a plateau."""
     Y = network(plateau.inputs)
     Y[:, plateau.output] = plateau.value
-    tol = max(_PLATEAU_ERROR, _NOISE_STDS * problem.held_out.relative_noise)
-    return bool(_errors(problem, network, plateau.inputs, Y).max() > tol)
+    tol = max(_PLATEAU_ERROR, NOISE_STDS * problem.held_out.relative_noise)
+    return bool(errors_over_deviation(problem, network, plateau.inputs, Y).max() > tol)
 
 
 def _beside_borders(problem, network):
-    """Standardized points (n, D) closely before and behind the borders of the plateaus, as the network places them."""
+    """Spread, standardized points (n, D) closely before and behind the plateaus' borders of the network, tolerance."""
     oracle, plain, rows = problem.oracle, network.without_clip(), []
     for plateau in oracle.extremes.plateaus():
         bound = network.output_range[(plateau.side + 1) // 2][plateau.output]
@@ -160,7 +234,7 @@ def _beside_borders(problem, network):
         near = outer * lengths < _BORDER_REACH * np.sqrt(oracle.n_inputs)
         for step in _BESIDE:
             rows.append(((outer + step / lengths)[:, None] * U)[near])
-    return np.concatenate(rows) if rows else np.empty((0, oracle.n_inputs))
+    return _BORDER_REACH, np.concatenate(rows) if rows else np.empty((0, oracle.n_inputs)), _near_tol(problem)
 
 
 def _beyond(network, X, plateau):

@@ -84,7 +84,8 @@ def warning_of(validation):
     tol, error = problem.options.tol, validation.error
     inexact = error >= tol or validation.noisy
     if validation.contradicted:
-        return f"the network is not exact: it agrees with held-out outputs to {error:.1e}, but {caveat}."
+        first = max(validation.best.error, validation.own_error)
+        return f"the network is not exact: it agrees with held-out outputs to {first:.1e}, but {caveat}."
     rounded = validation.within_rounding and validation.input_rounding > problem.held_out.relative_noise
     if max(error, validation.input_rounding) >= tol and not redundant and rounded:
         return _inputs_rounded(validation)
@@ -176,7 +177,7 @@ def _not_exact(validation):
     best, problem, failures = validation.best, validation.problem, validation.result.failures
     last = f" The last step ended in: {failures[-1]}" if failures else ""
     return (
-        f"the network is not exact: relative maximum error {best.error:.1e} on held-out samples "
+        f"the network is not exact: relative maximum error {validation.error:.1e} on held-out samples "
         f"(tol={problem.options.tol:.0e}) after {validation.result.n_attempts} attempt(s). Stage {best.stage!r} failed "
         f"with residual {best.residual:.1e}; {_advice(problem, best.stage)}."
         f"{validation.hint}{last}{_exhausted(problem)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from skident.base.progress import StageLog
+from skident.base.undetected import undetected_share
 from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 from skident.network import FeedforwardNetwork, leaky_relu
 from skident.oracle import NotIdentified, OutOfBudgetError, probabilities_from_logits
@@ -143,6 +144,7 @@ def _report(found, undetermined, labels, log, signs_known, contradicting):
     error = found.residual if agrees else np.inf
     return IdentificationReport(
         exact=bool(exact), agrees=bool(agrees), relative_max_error=float(error), checked=found.checked,
+        undetected_share=undetected_share(found.checked if agrees else 0),
         boundary_errors=found.wrong, contradicting_labels=contradicting[0],
         compared_labels=contradicting[1], class_pairs=found.pairs, undetermined=undetermined,
         signs_determined=signs_known, noise=0.0, route="labels", attempts=1,

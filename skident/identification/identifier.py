@@ -128,12 +128,22 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
     Entries of `report_`: ``exact`` (the network agrees with the black box to `tol` on held-out samples,
     no unit is redundant, neither noise nor rounding could hide more, and no far output or plateau contradicts it),
     ``agrees`` (or as close as noise and rounding allow), ``relative_max_error``, ``checked``, ``checked_spread`` and
-    ``checked_range`` (number, standard deviation and range of held-out samples), ``input_rounding``, ``plan`` and
+    ``checked_range`` (number, standard deviation and range of held-out samples), ``undetected_share`` and
+    ``undetected_share_of_X`` (see below), ``deviates_at`` (the input (D,) of a local deviation, or None),
+    ``input_rounding``, ``plan`` and
     ``tried`` (steps, and how they ended), ``route`` and ``reason`` (successful method), ``stages`` (name, seconds,
     queries, residual), ``n_queries``, ``attempts``, ``noise`` (relative to the outputs' standard deviation),
     ``repeatable``, ``activation``; ``bits`` (`Bits`, or None without `weight_dtype`); for classifiers
     ``probability_error`` and ``lost``; for ReLU networks ``never_active``, ``always_active``, ``explained``,
     ``explained_of`` and ``sign_doubt``.
+
+    After the recovery, the network is compared on further held-out samples, one per ten queries spent: half of them or
+    more from the normal distribution with the means and standard deviations of X, within `input_range`, up to a quarter
+    rows of X, and a quarter near the activation boundaries of the recovered units. If all held-out samples agree, other
+    outputs occur on at most ``undetected_share`` of that normal distribution, and on ``undetected_share_of_X`` of the
+    distribution of X, each with confidence 0.999: ``1 - 0.001^(1/n)``, about ``6.9 / n`` for n samples of the one
+    or the other, 0 if all rows of X are compared, and 1 if the network does not agree. If one differs, the network is
+    not exact.
 
     Methods are chosen by activation: saturation at large inputs, patches, or Hessians near the data (Fiedler et al.
     2021) for tanh, sigmoid and erf; activation boundaries for ReLU; asymptotes for softplus, GELU, SiLU and ELU. The

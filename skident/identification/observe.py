@@ -117,13 +117,16 @@ def pose(reading, model, options, rng):
 
 def _query_held_out(oracle, X, spread, rng, n_check):
     """Held-out samples, half of them of X if it has so many; the oracle knows their accuracy then."""
-    samples = evenly_spaced_rows(oracle.from_inputs(X), n_check // 2)
+    samples, factors = evenly_spaced_rows(oracle.from_inputs(X), n_check // 2), []
 
     def draw(n, factor):
+        factors.append(factor)
         return oracle.representable(held_out_points(samples, spread, rng, n, factor))
 
     U, Y = oracle.query_precise(draw, len(samples) + n_check - n_check // 2)
-    return HeldOut(U, Y, oracle.measure_accuracy(U[:200], Y, rng))
+    unchosen = len(factors) == 1  # all outputs of the first draw are precise
+    n_normal = len(U) - len(samples) if unchosen and spread == 1.0 else 0
+    return HeldOut(U, Y, oracle.measure_accuracy(U[:200], Y, rng), len(samples) if unchosen else 0, n_normal)
 
 
 def _widths_to_recover(layer_widths, n_outputs, output_activation, detected):

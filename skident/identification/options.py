@@ -34,8 +34,9 @@ class IdentifierOptions(BaseEstimator):
     polish : bool, default=True
         Whether a least squares fit of all parameters ends the recovery.
     n_check : int, default=200
-        Held-out samples for validation, at least 20. A local deviation that covers a share p of the inputs is missed
-        with probability ``(1 - p)^n_check``.
+        Held-out samples for the choice of a network, at least 20; one more per ten queries validates it. A local
+        deviation that covers a share p of the inputs is missed by n samples with probability ``(1 - p)^n``. Raise it
+        to lower `undetected_share`.
     n_attempts : int, default=4
         Steps of a method at most: other centers for Hessians, other fits after saturation.
     max_neurons : int, default=200

@@ -70,11 +70,16 @@ class Options:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Held-out samples, which no fit uses: standardized inputs (n, D), outputs (n, m_L), and their accuracy."""
+    """Held-out samples, which no fit uses: standardized inputs (n, D), outputs (n, m_L), and their accuracy.
+
+    `n_rows` and `n_normal` count those from X and from N(center, scale^2), 0 if they were chosen by their outputs.
+    """
 
     inputs: np.ndarray
     outputs: np.ndarray
     accuracy: Accuracy
+    n_rows: int = 0
+    n_normal: int = 0
 
     @property
     def noise_std(self):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 from sklearn.utils import Bunch
 
 from skident.base.report import ReportMixin
+from skident.base.undetected import CONFIDENCE, undetected_share
 from skident.linalg import column_units
 
 __all__ = ["IdentificationReport", "ReportInNotebooks", "report_of"]
@@ -45,7 +47,18 @@ class IdentificationReport(ReportMixin, Bunch):
     """
 
     titles = ("stage", "seconds", "queries", "residual")
-    optional = ("activation", "bits", "explained", "lost", "probability_error", "sign_doubt", "undetermined")
+    optional = (
+        "activation",
+        "bits",
+        "deviates_at",
+        "explained",
+        "lost",
+        "probability_error",
+        "sign_doubt",
+        "undetected_share",
+        "undetected_share_of_X",
+        "undetermined",
+    )
 
     def __repr__(self):
         return f"<{self._validation()}, error {self.relative_max_error:.1e}>"
@@ -73,10 +86,23 @@ class IdentificationReport(ReportMixin, Bunch):
         error = f"relative maximum error {self.relative_max_error:.1e} on {self.checked} held-out samples{noise}"
         return [
             f"{validated}: {error}",
+            *self._undetected(),
             f"method: {self.route} ({self.reason}), {attempts}",
             *([] if seen is None else [f"activation: {seen}"]),
             *([f"not determined: {left}"] if left else []),
             *([] if bits is None else [f"bits: {bits}"]),
+        ]
+
+    def _undetected(self):
+        """What the held-out samples cannot rule out, in a list."""
+        if self.undetected_share is None or not self.agrees:
+            return []
+        if self.route == "labels":
+            where = f"{self.undetected_share:.2g} of the decision boundary, as lines through X meet it"
+            return [f"undetected: other labels at no more than {where} (confidence {CONFIDENCE:g})"]
+        return [
+            f"undetected: other outputs on at most {self.undetected_share:.2g} of inputs N(mean, std^2) of X, and "
+            f"{self.undetected_share_of_X:.2g} of X (confidence {CONFIDENCE:g})"
         ]
 
     def rows(self):
@@ -129,14 +155,19 @@ class IdentificationReport(ReportMixin, Bunch):
 def report_of(validation, steps, bits=None):
     """The public report of a validation, the plan that led to it, and the `Bits` of rounded weights."""
     problem, result = validation.problem, validation.result
-    X = problem.oracle.to_inputs(problem.held_out.inputs)
+    X, held_out, further = problem.oracle.to_inputs(problem.held_out.inputs), problem.held_out, validation.further
+    n_rows, n_normal = held_out.n_rows + further.n_rows, held_out.n_normal + further.n_normal
+    claimed = validation.agrees
     report = IdentificationReport(
         relative_max_error=validation.error,
         exact=validation.exact,
         agrees=validation.agrees,
-        checked=len(X),
+        checked=len(X) + further.n,
         checked_spread=column_units(X, constant=0.0)[1],
-        checked_range=(X.min(axis=0), X.max(axis=0)),
+        checked_range=(np.minimum(X.min(axis=0), further.low), np.maximum(X.max(axis=0), further.high)),
+        undetected_share=undetected_share(n_normal) if claimed else 1.0,
+        undetected_share_of_X=undetected_share(n_rows, len(problem.X)) if claimed else 1.0,
+        deviates_at=further.worst,
         input_rounding=validation.input_rounding,
         undetermined=result.best.undetermined,
         redundant_units=validation.redundant,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -12,8 +12,9 @@ from skident.network import FeedforwardNetwork, center_outputs, change_inputs, c
 from skident.oracle import OutOfBudgetError, probability_error
 
 from .attempt import Attempt, design_where_units_vary, max_error_over_deviation, relative_to_deviation
-from .contradictions import contradiction, undetermined_weights, with_clip
+from .contradictions import ROUNDING_STDS, contradiction, undetermined_weights
 from .diagnosis import clipping_hint, probability_hint
+from .further_samples import PROBABILITY_TOL, FurtherSamples, compare_further
 from .problem import Problem
 from .query_points import evenly_spaced_rows
 from .solve import Result
@@ -23,13 +24,11 @@ __all__ = ["Validation", "validate"]
 _GRACE = 1.0  # seconds beyond max_seconds for the validation (budget)
 _PROBABILITY_SAMPLES = 100  # samples of X on which probabilities are compared (budget)
 _ROUNDING_SAMPLES = 200  # held-out samples at which the effect of rounded inputs is computed (budget)
-_ROUNDING_STDS = 20.0  # largest error that the rounding of inputs explains, in units of its bound
 _USUAL_RESIDUAL = 4.0  # size of the residuals of right networks, in errors: up to 2.4 in 24, whose errors are rough
 _LARGEST_RESIDUAL = 15.0  # largest of them: up to 8 in 24
 _LARGEST_ROUNDING = 1.25 * 3.0**0.5  # the same of half precision: an error uniform over a spacing, and a quarter more
 _LARGEST_EXCESS = 0.7  # beyond half a spacing, in errors: up to 0.28 in 7 networks rounded once, else from 1.6 on (5)
 _NEARLY_EXACT = 1e-6  # relative error up to which no clip is suspected: its search takes 500 queries per input
-_PROBABILITY_TOL = 100.0  # error of a probability, in units of `tol`, below which a classifier is exact
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,9 @@ class Validation:
     finished : bool
         Whether the budget sufficed for the whole validation.
     contradicted : bool
-        Whether far outputs or plateaus contradict the network; the attempt's `caveat` says how.
+        Whether far outputs, plateaus or further samples contradict the network; the attempt's `caveat` says how.
+    further : FurtherSamples
+        Held-out samples that were compared last, if the network explained the others.
     """
 
     problem: Problem
@@ -70,6 +71,7 @@ class Validation:
     hint: str
     finished: bool
     contradicted: bool
+    further: FurtherSamples = field(default_factory=FurtherSamples)
 
     @property
     def best(self):
@@ -89,7 +91,8 @@ class Validation:
     @property
     def error(self):
         """Relative maximum error on held-out samples, in standardized or own inputs."""
-        return max(self.best.error, self.own_error)
+        further = 0.0 if self.problem.oracle.response == "predict_proba" else self.further.error
+        return max(self.best.error, self.own_error, further)
 
     @property
     def noisy(self):
@@ -104,7 +107,7 @@ class Validation:
         """Whether outputs, probabilities and widths agree to `tol`, and neither noise nor rounding hides more."""
         tol = self.problem.options.tol
         agrees = self.error < tol and self.input_rounding < tol and not self.noisy and not any(self.redundant)
-        close = self.probability_error is None or self.probability_error < _PROBABILITY_TOL * tol
+        close = self.probability_error is None or self.probability_error < PROBABILITY_TOL * tol
         return bool(self.finished and agrees and close and not self.best.caveat)
 
     @property
@@ -115,7 +118,7 @@ class Validation:
     @property
     def within_rounding(self):
         """Whether the rounding of inputs explains the error."""
-        return self.error < _ROUNDING_STDS * self.input_rounding
+        return self.error < ROUNDING_STDS * self.input_rounding
 
     @property
     def agrees(self):
@@ -158,7 +161,23 @@ class Validation:
 def validate(problem, result):
     """Validate the best attempt of a result."""
     with problem.oracle.budget.limit(_GRACE):
-        return _validation(problem, result)
+        validation = _validation(problem, result)
+        if validation.agrees:
+            validation = _compared_further(validation)
+    if problem.skip is None:
+        return validation
+    return replace(validation, network=with_linear_skip(validation.network, problem.skip))
+
+
+def _compared_further(validation):
+    """The validation after further held-out samples, last of all: they take only what is left of a budget."""
+    problem, result, gap = validation.problem, validation.result, validation.probability_error
+    further = compare_further(problem, result.best, validation.network, validation.input_rounding)
+    if gap is not None:
+        validation = replace(validation, probability_error=max(gap, further.error))
+    if further.caveat:
+        result = replace(result, best=replace(result.best, caveat=further.caveat))
+    return replace(validation, result=result, further=further, contradicted=bool(further.caveat))
 
 
 def _validation(problem, result):
@@ -174,8 +193,7 @@ def _validation(problem, result):
     network = change_outputs(network, oracle.output_center, oracle.output_scale)
     contradicted, complete = "", True
     if explained:
-        network = with_clip(problem, network)
-        contradicted, complete = contradiction(problem, network)
+        network, contradicted, complete = contradiction(problem, network)
         undetermined = "" if any(redundant) else _undetermined(problem, best)  # the warning names redundant units
         best = replace(best, caveat=contradicted or best.caveat or undetermined)
     if oracle.response == "predict_proba" and problem.activations[1] == "identity":
@@ -187,7 +205,6 @@ def _validation(problem, result):
         gap, lost, counted = None, None, False
     if lost:
         hint += f" The logits of {lost:.0%} of the samples X are lost: probabilities are 0 or 1 to 1e-7."
-    network = network if problem.skip is None else with_linear_skip(network, problem.skip)
     return Validation(
         problem=problem.without_refuted_noise(best.error),
         result=replace(result, best=best),

@@ -91,6 +91,7 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     candidate_losses_: Array
     loss_: float
     exact_: bool
+    undetected_share_: float
     input_box_: Any
     n_iter_: int
     n_features_in_: int

@@ -17,6 +17,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from skident.base.checked_data import checked_data
 from skident.base.parameters import AT_LEAST_ONE, Interval, StrOptions, forgotten_on_error
 from skident.base.progress import StageLog
+from skident.base.undetected import undetected_share
 from skident.network import FeedforwardNetwork
 from skident.optim import gram_work, one_thread
 
@@ -108,8 +109,10 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         Whether the residuals are rounding and the rows determine the network: every unit has k + 2 active and k + 2
         inactive rows, the Gauss-Newton matrix has full rank, and every row is predicted by the others to rounding
         (leave-one-out residuals). It is a statement about the rows given: a unit that is active on none of n rows
-        has no effect. Regions that hold no row have a share below 7 / n of new rows from the same distribution, with
-        probability .999.
+        has no effect.
+    undetected_share_ : float
+        Regions that hold no row have at most this share of new rows from the same distribution, with confidence 0.999:
+        about ``6.9 / n``; 1 unless `exact_`.
     input_box_ : InputBox or None
         Range of the whitened inputs to which `predict` clips; None if `exact_`.
     n_iter_ : int
@@ -293,6 +296,7 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         self.candidate_losses_ = learned.candidate_losses * sample.y_scale**2
         self.loss_ = fit.rss / sample.total * sample.y_scale**2
         self.exact_ = learned.exact
+        self.undetected_share_ = undetected_share(sample.n_rows if learned.exact else 0)
         self.input_box_ = None if learned.exact else InputBox.of(sample)
         self.n_iter_ = max(1, fit.n_iter)
 

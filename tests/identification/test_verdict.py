@@ -67,7 +67,7 @@ def test_more_rows_see_more():
         many = NetworkIdentifier(
             box, layer_widths=(3, 2), options=IdentifierOptions(n_check=40_000), random_state=0
         ).fit(X)
-    assert few.report_.exact and few.report_.checked == 200
+    assert few.report_.exact and few.report_.undetected_share > 5e-4
     assert not many.report_.exact and many.report_.checked == 20_200  # all of X, and half of what was asked for
     np.testing.assert_allclose(many.report_.checked_spread, X.std(axis=0), rtol=0.03)
 
@@ -80,11 +80,15 @@ def test_what_was_looked_at():
         warnings.simplefilter("error")
         report = identifier.fit(X).report_
     low, high = report.checked_range
-    assert report.checked == 140 and low.shape == high.shape == report.checked_spread.shape == (4,)
+    assert (
+        140 < report.checked <= 140 + report.n_queries / 10
+        and low.shape == high.shape == report.checked_spread.shape == (4,)
+    )
     assert np.all(low <= X.min(axis=0) + 1e-12) and np.all(high >= X.max(axis=0) - 1e-12)
     np.testing.assert_allclose(report.checked_spread, [0.1, 1.0, 1.0, 3.0], rtol=0.3)
     assert 0 < report.input_rounding < 1e-12
-    assert identifier.set_params(options__n_check=30).fit(X).report_.checked == 30
+    fewer = identifier.set_params(options__n_check=30).fit(X).report_
+    assert 30 < fewer.checked <= 30 + fewer.n_queries / 10
 
 
 def with_an_idle_unit(kind, sizes, output):

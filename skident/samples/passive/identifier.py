@@ -100,7 +100,9 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
     report_ : PassiveReport
         ``exact`` (whether held-out rows are met to `tol`, nothing is undetermined, no unit redundant), ``open`` (list
         of str), ``held_out_error`` (of a fit without these rows; largest error over largest deviation of the targets),
-        ``n_held_out``, ``noise`` (of the targets, relative to their deviation, per degree of freedom),
+        ``n_held_out``, ``undetected_share`` (rows from the same distribution whose targets may differ from the network
+        although all held-out ones agree: at most this share, with confidence 0.999, about ``6.9 / n_held_out``),
+        ``noise`` (of the targets, relative to their deviation, per degree of freedom),
         ``lack_of_fit`` (chance that noise alone is as close to functions of X as the residuals; below 0.001 they are
         called no noise), ``n_rows``, ``n_distinct``, ``n_parameters``,
         ``n_undetermined`` (parameters with an infinite standard error), ``n_minima`` (networks of these widths that the

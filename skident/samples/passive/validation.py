@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from skident.base.report import ReportMixin
+from skident.base.undetected import CONFIDENCE, undetected_share
 from skident.fitting.lack_of_fit import NO_NOISE
 from skident.fitting.pruning import redundant_units
 from skident.network import get_activation
@@ -43,8 +44,10 @@ class PassiveReport(ReportMixin, Bunch):
         list of str
         """
         head = "exact" if self.exact else "not exact"
+        share = f"undetected: other targets on at most {self.undetected_share:.2g} of such rows"
         lines = [
             f"{head}: relative maximum error {self.held_out_error:.1e} on {self.n_held_out} held-out rows",
+            *([f"{share} (confidence {CONFIDENCE:g})"] if self.exact else []),
             f"{self.n_rows} rows, {self.n_parameters} parameters, noise {self.noise:.1e} of the targets' deviation",
         ]
         return [*lines, *(f"undetermined: {text}" for text in self.open)]
@@ -90,6 +93,7 @@ class Evidence:
         return {
             "held_out_error": self.held_out_error,
             "n_held_out": self.n_held_out,
+            "undetected_share": undetected_share(self.n_held_out),
             "noise": self.noise,
             "lack_of_fit": self.lack_of_fit,
             "spectrum": self.info.spectrum,
