@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget import check_deadline
 from skident.fitting.standard_errors import jacobian_spectrum
 from skident.oracle import BlackBoxError, OutOfBudgetError
 
@@ -116,6 +117,7 @@ def _extreme_points(problem, network):
     some = np.linspace(0, oracle.n_inputs - 1, min(oracle.n_inputs, _MOST_INPUTS)).astype(int)
     U = np.empty((0, oracle.n_inputs))
     for _ in range(_CANDIDATES // _CANDIDATES_AT_ONCE):
+        check_deadline()
         U = np.concatenate([U, _NEXT * rng.standard_normal((_CANDIDATES_AT_ONCE, oracle.n_inputs))])
         Y = network.without_clip()(oracle.to_inputs(U))
         ends = (slice(_EXTREMES), slice(-_EXTREMES, None))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.polynomial import chebyshev
 
+from skident.linalg import lapack
+
 __all__ = ["NOISE_SIGMAS", "classify_near_center", "growth", "polynomial_degree"]
 
 # Standard deviations of noise that no difference of a few outputs exceeds, even if the noise has heavy tails.
@@ -71,7 +73,7 @@ def polynomial_degree(oracle, rng, degrees, noise=0.0):
     E, t = rng.standard_normal((_LINES, oracle.n_inputs)), np.cos(np.pi * (np.arange(_POINTS) + 0.5) / _POINTS)
     Y = oracle((_POLYNOMIAL_RANGE * t[:, None, None] * E).reshape(-1, oracle.n_inputs)).reshape(_POINTS, -1)
     for degree in degrees:
-        Q, _ = np.linalg.qr(chebyshev.chebvander(t, degree))
+        Q, _ = lapack.qr(chebyshev.chebvander(t, degree))
         tol = _POLYNOMIAL_TOL * np.abs(Y).max() + NOISE_SIGMAS * np.max(noise)
         if np.abs(Y - Q @ (Q.T @ Y)).max() <= tol:
             return degree

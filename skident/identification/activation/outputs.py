@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import erf, erfinv, expit, logit
 
+from skident.linalg import lapack
 from skident.oracle import logits_from_probabilities
 
 from .growth import NOISE_SIGMAS, classify_near_center
@@ -237,7 +238,7 @@ def _are_single_units(inner, name, E, Y):
     """Whether outputs Y are activations of linear functions: fitted where |z| is about 2, and right everywhere."""
     t = np.minimum(1.0, 2.0 / np.maximum(np.abs(inner(E)).max(axis=1), 1e-300))[:, None]
     U = np.concatenate([s * t * E for s in np.linspace(0.2, 1.0, 2 + 2 * inner.n_inputs // _SAMPLES)])
-    a = np.linalg.lstsq(np.column_stack([np.ones(len(U)), U]), inner(U), rcond=None)[0]
+    a = lapack.lstsq(np.column_stack([np.ones(len(U)), U]), inner(U), rcond=None)[0]
     Z = a[0] + np.concatenate([spread * E for spread in _SPREADS]) @ a[1:]
     return bool(np.abs(_FORWARD[name](Z) - Y).max() < _SINGLE_TOL)
 
