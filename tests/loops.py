@@ -8,128 +8,159 @@ from functools import cached_property
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "skident"
-# What checks the deadline itself: the budget, and every query of an oracle, also through objects that wrap one.
-CHECKS = {"check_deadline", "late", "out_of_time", "spent", "query_in_parallel"}
-QUERIES = {"query", "query_inputs", "query_precise", "query_twice", "jacobian_of", "derivatives_at_inputs"}
-ORACLES = {"oracle", "probe", "labels", "outputs"}  # called like a function
+# Names that check the deadline themselves: the budget's, those of an oracle, and of objects that are called like one.
+CHECKS = {"check_deadline", "late", "out_of_time", "spent"}
+QUERIES = {"query", "query_inputs", "query_precise", "query_twice", "query_in_parallel", "derivatives_at_inputs"}
+ORACLES = {"oracle", "probe", "labels", "outputs"}
+# Numerical routines of scipy, which do not check it. Those of `skident.linalg.lapack` do.
 SCIPY = {"lstsq", "qr", "svd", "eigh", "null_space", "orth", "linprog", "lsq_linear", "least_squares", "lsqr"}
 SCIPY |= {"minimize", "minimize_scalar", "linear_sum_assignment"}
-SEARCHES = {"start", "candidate", "choice", "attempt", "guess", "trial", "tries", "product", "permutations", "signs"}
-LOOPS = ast.While | ast.For | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+SEARCHES = ("starts", "candidates", "attempts", "guesses", "trials", "tries", "choices", "product", "permutations")
+LOOPS = (ast.While, ast.For, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_HOPS = 5  # modules through which a name is imported, at most
 
 
 class CallGraph:
-    """Functions of the package by (module, qualified name), and what their calls resolve to."""
+    """Functions of a package by (module, qualified name), and which functions a call may run."""
 
     def __init__(self, folder=PACKAGE):
-        self.functions, self.methods, self.local, self.imports = {}, defaultdict(set), {}, {}
+        self.functions, self.methods, self.names, self.imports = {}, defaultdict(set), {}, {}
+        self._known_facts = {}
         for path in sorted(folder.rglob("*.py")):
-            parts = path.relative_to(folder.parent).with_suffix("").parts
-            module, is_package = ".".join(p for p in parts if p != "__init__"), parts[-1] == "__init__"
-            self.local[module], self.imports[module] = {}, {}
-            self._read(ast.parse(path.read_text(encoding="utf-8")), module, "", is_package)
+            self.add(path.relative_to(folder.parent), path.read_text(encoding="utf-8"))
 
-    def _read(self, node, module, prefix, is_package):
+    def add(self, path, source):
+        """Read a file."""
+        parts = path.with_suffix("").parts
+        is_package = parts[-1] == "__init__"
+        module = ".".join(parts[:-1] if is_package else parts)
+        self.names[module], self.imports[module] = defaultdict(set), {}
+        tree = ast.parse(source)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom):
+                above = module.split(".")
+                above = above[: len(above) - node.level + is_package] if node.level else []
+                base = ".".join([*above, *([node.module] if node.module else [])])
+                for name in node.names:
+                    self.imports[module][name.asname or name.name] = base, name.name
+        self._define(tree, module, "")
+
+    def _define(self, node, module, prefix):
         for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.ImportFrom):
-                base = child.module or ""
-                if child.level:
-                    parts = module.split(".")
-                    kept = parts[: len(parts) - child.level + is_package]
-                    base = ".".join([*kept, base] if base else kept)
-                for name in child.names:
-                    self.imports[module][name.asname or name.name] = (base, name.name)
-            inner = prefix
+            name = prefix
             if isinstance(child, ast.FunctionDef | ast.ClassDef):
-                inner = f"{prefix}{child.name}."
-                self.local[module].setdefault(child.name, set()).add(f"{prefix}{child.name}")
+                name = f"{prefix}{child.name}."
+                self.names[module][child.name].add(name[:-1])
             if isinstance(child, ast.FunctionDef):
-                key = (module, f"{prefix}{child.name}")
-                self.functions[key] = child
-                self.methods[child.name].add(key)
-            self._read(child, module, inner, is_package)
+                self.functions[module, name[:-1]] = child
+                self.methods[child.name].add((module, name[:-1]))
+            self._define(child, module, name)
 
-    def named(self, module, name, depth=0):
-        """Functions that a plain name in a module stands for; constructors of a class."""
-        keys = set()
-        for qualified in self.local.get(module, {}).get(name, ()):
-            for key in (qualified, f"{qualified}.__init__", f"{qualified}.__post_init__"):
-                keys |= {(module, key)} & self.functions.keys()
-        if not keys and depth < 5 and name in self.imports.get(module, {}):
-            return self.named(*self.imports[module][name], depth + 1)
-        return keys
+    def named(self, module, name, hops=0):
+        """Functions that a name in a module may stand for; of a class, what its construction runs."""
+        own = self.names.get(module, {}).get(name, ())
+        ends = ("", ".__init__", ".__post_init__")
+        found = {(module, one + end) for one in own for end in ends} & self.functions.keys()
+        if not own and hops < _HOPS and name in self.imports.get(module, {}):
+            return self.named(*self.imports[module][name], hops + 1)
+        return found
 
     def called(self, module, call):
-        """Functions that a call may run, and the name by which it is called."""
-        if isinstance(call.func, ast.Name):
-            return self.named(module, call.func.id), call.func.id
-        if isinstance(call.func, ast.Attribute):
-            owner, name = call.func.value, call.func.attr
-            if isinstance(owner, ast.Name):
-                base = ".".join(filter(None, self.imports[module].get(owner.id, ())))
-                if base in self.local:
-                    return self.named(base, name), name
-                if owner.id == "self":
-                    own = {key for key in self.methods[name] if key[0] == module}
-                    return own or self.methods[name], name
-            return self.methods[name], name
-        return set(), ""
+        """The name by which a call is made, and the functions that it may run."""
+        match call.func:
+            case ast.Name(id=name):
+                return name, self.named(module, name)
+            case ast.Attribute(value=ast.Name(id=owner), attr=name) if owner in self.imports[module]:
+                return name, self.named(".".join(self.imports[module][owner]), name)
+            case ast.Attribute(value=ast.Name(id="self"), attr=name):
+                return name, {key for key in self.methods[name] if key[0] == module} or self.methods[name]
+            case ast.Attribute(attr=name):
+                return name, self.methods[name]
+        return "", set()
 
-    def calls(self, module, node):
-        for one in ast.walk(node):
-            if isinstance(one, ast.Call):
-                yield self.called(module, one)
-            elif isinstance(one, ast.Attribute) and one.attr in CHECKS:
-                yield set(), one.attr
+    def meets(self, module, node, known=None):
+        """Whether a node checks the deadline, or calls what does so, whichever function of that name is run."""
+        checks, _, functions = self._facts(module, node)
+        known = self.meeting if known is None else known
+        return checks or any(some <= known for some in functions)
+
+    def takes_long(self, module, node, known=None):
+        """Whether a node calls scipy's routines, loops without a bound, or calls what does so."""
+        _, long, functions = self._facts(module, node)
+        known = self.long if known is None else known
+        return long or any(some <= known for some in functions)
+
+    def _facts(self, module, node):
+        """Whether a node checks the deadline itself, and takes long itself; and the functions of each of its calls."""
+        if node not in self._known_facts:
+            checks, long, functions = False, False, []
+            for one in ast.walk(node):
+                checks |= isinstance(one, ast.Attribute) and one.attr in CHECKS
+                long |= isinstance(one, ast.While)
+                if isinstance(one, ast.Call):
+                    name, some = self.called(module, one)
+                    checks |= name in CHECKS | QUERIES | ORACLES or _owner(one) == "lapack"
+                    long |= name in SCIPY and not some and _owner(one) in ("", "scipy.linalg", "scipy.optimize")
+                    functions += [some] if some else []
+            self._known_facts[node] = checks, long, functions
+        return self._known_facts[node]
 
     @cached_property
     def meeting(self):
         """Functions that meet the deadline."""
-        found = set()
-        while new := {
-            key for key, node in self.functions.items() if key not in found and self.meets(key[0], node, found)
-        }:
-            found |= new
-        return found
-
-    def meets(self, module, node, found=None):
-        """Whether a node checks the deadline, or calls something that does whatever of its name is run."""
-        found = self.meeting if found is None else found
-        for keys, name in self.calls(module, node):
-            if name in CHECKS | QUERIES | ORACLES or (name == "svd" and keys) or (keys and keys <= found):
-                return True
-            if any(key[0] == "skident.linalg.lapack" for key in keys):
-                return True
-        for one in ast.walk(node):
-            if (
-                isinstance(one, ast.Call)
-                and isinstance(one.func, ast.Attribute)
-                and ast.unparse(one.func).startswith("lapack.")
-            ):
-                return True
-        return False
+        return self._closed(self.meets)
 
     @cached_property
     def long(self):
-        """Functions that can take long: they factorize, or search in a loop that needs the deadline."""
+        """Functions that can take long."""
+        return self._closed(self.takes_long)
+
+    def _closed(self, holds):
         found = set()
-        while new := {
-            key for key, node in self.functions.items() if key not in found and self.takes_long(key[0], node, found)
-        }:
+        while new := {k for k, f in self.functions.items() if k not in found and holds(k[0], f, found)}:
             found |= new
         return found
 
-    def takes_long(self, module, node, found):
-        for one in ast.walk(node):
-            if isinstance(one, ast.While):
-                return True
-            if isinstance(one, ast.Call):
-                keys, name = self.called(module, one)
-                exact = not isinstance(one.func, ast.Attribute) or len(keys) == 1
-                if (
-                    keys & found
-                    and (exact or keys <= found)
-                    or (name in SCIPY and ast.unparse(one.func).startswith(("scipy.", name)))
-                ):
-                    return True
-        return False
+    def unbounded(self, *packages):
+        """Loops that need the deadline and do not meet it: (module, function, what is looped over)."""
+        found = []
+        for (module, name), function in self.functions.items():
+            if module.startswith(packages):
+                found += [
+                    (module, name, over) for loop, over in _loops(function) if self._is_unbounded(module, loop, over)
+                ]
+        return sorted(found)
+
+    def _is_unbounded(self, module, loop, over):
+        """Whether a loop that has no bound, tries candidates or starts, or takes long, does not meet the deadline.
+
+        A loop over candidates that calls nothing only reads arrays.
+        """
+        if isinstance(loop, ast.While):
+            needed = True
+        elif isinstance(loop, ast.For):
+            body = ast.Module(loop.body, [])
+            calls = any(isinstance(node, ast.Call) for node in ast.walk(body))
+            needed = (calls and any(word in over.lower() for word in SEARCHES)) or self.takes_long(module, body)
+        else:
+            needed = self.takes_long(module, loop)
+        return needed and not self.meets(module, loop)
+
+
+def _owner(call):
+    """What a call is an attribute of; empty for a plain name."""
+    return ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+
+
+def _loops(function):
+    """Loops of a function, not of those defined in it, and what they run over."""
+    stack = list(ast.iter_child_nodes(function))
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            continue
+        stack += ast.iter_child_nodes(node)
+        if isinstance(node, LOOPS):
+            first = node.generators[0] if hasattr(node, "generators") else node
+            over = first.test if isinstance(node, ast.While) else first.iter
+            yield node, ast.unparse(over)

@@ -206,7 +206,7 @@ def _validation(problem, result):
 
 
 def _undetermined(problem, best):
-    """Why the weights of an exact-looking attempt may be wrong, empty if they are determined; and whether it is known."""
+    """Why the weights may be wrong, empty if they are determined; and whether it is known."""
     exact = best.error < problem.options.tol and problem.held_out.noise_std is None
     try:
         return undetermined_weights(best.network, best.error) if exact else "", True
