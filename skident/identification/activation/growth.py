@@ -56,6 +56,8 @@ def growth(oracle, rng, noise=0.0, farthest=1e5):
         if np.mean(np.maximum(near, far) < _SETTLED + NOISE_SIGMAS * np.max(noise / spread)) >= _AGREEING:
             return "settles", 0.0
         moving = near > _MIN_CHANGE * near.max()
+        if not moving.any():  # between the first two radii, but beyond: no power
+            continue
         exponents = np.log2(np.maximum(far[moving], 1e-300) / near[moving])
         exponent = float(np.median(exponents))
         steady = np.mean(np.abs(exponents - round(exponent)) < _POWER_ERROR) >= _AGREEING
@@ -64,7 +66,7 @@ def growth(oracle, rng, noise=0.0, farthest=1e5):
         spreads.append(float(spread.max()))
         # Rays whose exponents agree grow by some other law; those of an oscillation are random.
         moves.append(float(np.median(near)) if np.ptp(exponents) > 0.5 else 0.0)
-    bounded = max(spreads) < _BOUNDED * min(spreads)
+    bounded = len(spreads) > 0 and max(spreads) < _BOUNDED * min(spreads)
     return ("oscillates" if bounded and min(moves) > _OSCILLATION else "unclear"), exponent
 
 

@@ -9,6 +9,7 @@ from scipy.special import erf, erfinv, expit, logit
 
 from skident.linalg import lapack
 from skident.oracle import logits_from_probabilities
+from skident.oracle.black_box import refuse_batch_dependence
 
 from .growth import NOISE_SIGMAS, classify_near_center
 
@@ -170,7 +171,9 @@ def detect_output_activation(oracle, rng, noise=0.0, farthest=1e5):
     """
     E = rng.standard_normal((_SAMPLES, oracle.n_inputs))
     spreads = np.minimum(_SPREADS, farthest * np.array(_FARTHEST_SHARES))
-    Y = _raw_outputs(oracle, np.concatenate([spread * E for spread in spreads]))
+    U = np.concatenate([spread * E for spread in spreads])
+    Y = _raw_outputs(oracle, U)
+    refuse_batch_dependence(oracle, U, (Y - oracle.output_center) / oracle.output_scale)
     error = _rounding(oracle.precision) * np.abs(Y).max(axis=0) + NOISE_SIGMAS * noise * oracle.output_scale
     if Y.shape[1] > 1 and Y.min() >= -error.max() and np.abs(Y.sum(axis=1) - 1.0).max() <= Y.shape[1] * error.max():
         certain = Y[-2 * _SAMPLES :].max(axis=1) > 1.0 - _AT_LIMIT

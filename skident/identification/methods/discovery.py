@@ -72,6 +72,7 @@ class UnknownWidths:
         first = state.first_layer.find(problem, None, again=step.variant == AGAIN)
         if first is None:
             return None
+        problem = problem.allowing(len(first.biases))
         best = _best_network(problem, first, state.first_layer)
         if best is not None and best.error <= max(problem.accepted_error, _MAX_ERROR):
             return best

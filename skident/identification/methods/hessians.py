@@ -83,7 +83,7 @@ def _complemented(problem, found):
     """The attempt with units that noise hid at large inputs, for one hidden layer and noise."""
     network, sigma = found.network, problem.held_out.noise_std
     one_layer = len(network.weights) == 2 and network.output_activation == "identity"
-    at_most = problem.options.max_neurons if problem.widths is None else problem.widths[0]
+    at_most = problem.max_neurons(network.layer_widths[0]) if problem.widths is None else problem.widths[0]
     # Logits lose accuracy where probabilities are near 0 and 1: no noise that a single number describes.
     complete = network.layer_widths[0] >= at_most or problem.oracle.response == "predict_proba"
     if (

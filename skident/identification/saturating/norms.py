@@ -188,7 +188,8 @@ def tail_norms(oracle, base, normals, norms, activation, reach=_REACH):
     found, error = norms.copy(), np.full(m, np.inf)
     s = reach / norms[:, None]
     F = _along(oracle, base, normals, s)
-    height = np.maximum(np.abs(F - F[:, -1:]).max(axis=(1, 2)), np.finfo(float).tiny)
+    rounding = np.maximum(np.finfo(float).eps * np.abs(F).max(axis=(1, 2)), np.finfo(float).tiny)
+    height = np.maximum(np.abs(F - F[:, -1:]).max(axis=(1, 2)), rounding)
     deviation = np.linalg.norm(F - F[:, -1:], axis=2) / height[:, None]
     # A step that is low beside the outputs is lost in their rounding sooner.
     lost = _END_ROUNDINGS * oracle.accuracy.eps
