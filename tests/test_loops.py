@@ -7,7 +7,7 @@ import pytest
 
 from tests.loops import PACKAGE, CallGraph
 
-PACKAGES = ("skident.identification", "skident.fitting")
+PACKAGES = ("skident.identification", "skident.fitting", "skident.compression")
 # (module, function): why it ends soon. This list only gets shorter.
 EXCEPTIONS = {
     ("skident.identification.activation.calibration", "declared_calibration"): "estimators within an estimator: a few",
