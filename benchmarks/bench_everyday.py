@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from parts.everyday import (  # noqa: F401  (registers the parts)
     columns,
+    deadlines,
     files,
     layouts,
     undetected,

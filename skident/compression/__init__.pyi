@@ -22,6 +22,7 @@ class NetworkCompressor(RegressorMixin, BaseEstimator):
     held_out: float
     n_candidates: int
     max_iter: int
+    max_seconds: float | None
     random_state: int | RandomState | None
     verbose: int
     network_: FeedforwardNetwork
@@ -42,6 +43,7 @@ class NetworkCompressor(RegressorMixin, BaseEstimator):
         held_out: float = ...,
         n_candidates: int = ...,
         max_iter: int = ...,
+        max_seconds: float | None = ...,
         random_state: int | RandomState | None = ...,
         verbose: int = ...,
     ) -> None: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 import warnings
 from numbers import Real
 
@@ -22,6 +23,7 @@ from skident.base.parameters import (
 )
 from skident.base.predictions import NetworkPredictions
 from skident.base.progress import StageLog
+from skident.budget import MemoryLimitError, OutOfBudgetError, time_limit
 from skident.network import center_outputs, change_inputs
 from skident.optim import one_thread
 from skident.oracle import Oracle
@@ -72,6 +74,8 @@ class NetworkCompressor(NetworkPredictions, BaseEstimator):
         Units of a layer tried, the least needed ones, before the layer counts as no longer reducible.
     max_iter : int, default=60
         Levenberg-Marquardt steps after every removal, at most.
+    max_seconds : float, default=None
+        Seconds for `fit`. When they end, the smallest network until then is returned with a warning. None is no limit.
     random_state : int, RandomState or None, default=None
         Draws held-out rows and steps.
     verbose : int, default=0
@@ -139,6 +143,7 @@ class NetworkCompressor(NetworkPredictions, BaseEstimator):
         "held_out": [Interval(Real, 0, 1, closed="neither")],
         "n_candidates": [AT_LEAST_ONE],
         "max_iter": [AT_LEAST_ONE],
+        "max_seconds": [POSITIVE, None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
@@ -153,6 +158,7 @@ class NetworkCompressor(NetworkPredictions, BaseEstimator):
         held_out=0.25,
         n_candidates=3,
         max_iter=60,
+        max_seconds=None,
         random_state=None,
         verbose=0,
     ):
@@ -163,6 +169,7 @@ class NetworkCompressor(NetworkPredictions, BaseEstimator):
         self.held_out = held_out
         self.n_candidates = n_candidates
         self.max_iter = max_iter
+        self.max_seconds = max_seconds
         self.random_state = random_state
         self.verbose = verbose
 
@@ -187,16 +194,17 @@ class NetworkCompressor(NetworkPredictions, BaseEstimator):
         ------
         ValueError
             If X is not finite, has one row or another number of columns than the network has inputs, or the network
-            cannot be read.
+            cannot be read; or `max_seconds` end before a unit is removed.
         TypeError
             If the estimator is no network whose weights are known.
         """
+        began = time.perf_counter()
         with forgotten_on_error(self), one_thread():
             frame = X
             X, y, classifies = self._validated(X, y)
             rng = check_random_state(self.random_state)
             box, network = self._read_network(named_rows(X, frame), y, rng, classifies)
-            smaller, path = self._compress(network, X, rng, classifies)
+            smaller, path = self._compress_in_time(network, X, rng, classifies, began)
             self._store(box, smaller, path, named_rows(X, frame), classifies)
         return self
 
@@ -223,6 +231,18 @@ class NetworkCompressor(NetworkPredictions, BaseEstimator):
         if network.n_inputs != X.shape[1]:
             raise ValueError(f"X has {X.shape[1]} features, but the network to compress has {network.n_inputs} inputs.")
         return box, center_outputs(network) if classifies else network
+
+    def _compress_in_time(self, network, X, rng, classifies, began):
+        """`_compress` until `max_seconds` after a moment of `time.perf_counter`."""
+        if self.max_seconds is None:
+            return self._compress(network, X, rng, classifies)
+        try:
+            with time_limit(began + self.max_seconds, f"max_seconds={self.max_seconds:g} are over"):
+                return self._compress(network, X, rng, classifies)
+        except MemoryLimitError:
+            raise
+        except OutOfBudgetError as error:
+            raise ValueError(f"{error} before any unit was removed: raise max_seconds.") from error
 
     def _compress(self, network, X, rng, classifies):
         """The smaller network, as a function of X as it is, and the path to it."""

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
+from skident.budget import MemoryLimitError, OutOfBudgetError, check_deadline
 from skident.fitting.least_squares import Stopping, fit_network
-from skident.fitting.pruning import prune_units, removal_costs, remove_cheap, remove_unit
+from skident.fitting.pruning import (
+    prune_units,
+    removal_costs,
+    remove_cheap,
+    remove_unit,
+    without_constant_units,
+)
 from skident.linalg import column_units, svd
 from skident.network import FeedforwardNetwork
 from skident.oracle import probabilities_from_logits
@@ -77,21 +86,28 @@ def compress_network(network, X, *, tol=1e-2, rng, metric="outputs", start=None,
         their order. Those that are not accepted hold the error of the next smaller size. The last is the
         network returned.
 
+    Warns
+    -----
+    ConvergenceWarning
+        If a `time_limit` around the call ends the search.
+
     Raises
     ------
+    OutOfBudgetError
+        If it ends before any unit is removed.
     ValueError
         If X has fewer than two rows or another number of columns than the network has inputs, the metric is unknown,
         or the start has another number of inputs or outputs than the network.
 
     Notes
     -----
-    Units go the cheapest first by `removal_costs`, the others taking over what they can. First as many as
-    cost little without any refit, then as many as bisection suggests, and in the end one at a time; after each such
-    batch all parameters are fitted (`fit_network`) to the network's outputs at rows around X, five outputs per
-    parameter, 4000 rows at most. A refit goes on while it gains on the held-out rows and can still get below the
-    tolerance. The result is a local optimum: no unit of any layer that was tried can be left out from there, but
-    another start may be smaller. A refit costs ``O(n P^2)`` a step for P parameters, above 600 of them ``O(n P)`` for
-    each of some tens of inner iterations.
+    Units that are constant on all rows go at once. The others go the cheapest first by `removal_costs`, the others
+    taking over what they can. First as many as cost little without any refit, then as many as bisection suggests,
+    and in the end one at a time; after each such batch all parameters are fitted (`fit_network`) to the network's
+    outputs at rows around X, five outputs per parameter, 4000 rows at most. A refit goes on while it gains on the
+    held-out rows and can still get below the tolerance. The result is a local optimum: no unit of any layer that
+    was tried can be left out from there, but another start may be smaller. A refit costs ``O(n P^2)`` a step for P
+    parameters, above 600 of them ``O(n P)`` for each of some tens of inner iterations.
 
     References
     ----------
@@ -114,11 +130,23 @@ def compress_network(network, X, *, tol=1e-2, rng, metric="outputs", start=None,
     task = _Task(network, X, tol, metric, Compression() if options is None else options, rng)
     shrinking = _Shrinking(task, callback)
     shrinking.record(start)
-    best = prune_units(start, shrinking.take, shrinking.attempt)
-    if len(shrinking.path) > 1:
-        best = task.polish(best)
-        shrinking.record(best)
-    return best, shrinking.path
+    try:
+        without_dead = without_constant_units(start, np.concatenate([task.U, task.held]))
+        if without_dead.layer_widths != start.layer_widths:
+            shrinking.record(without_dead)
+        prune_units(shrinking.best, shrinking.take, shrinking.attempt)
+        if len(shrinking.path) > 1:
+            shrinking.record(task.polish(shrinking.best))
+    except OutOfBudgetError as error:
+        if shrinking.best is start or isinstance(error, MemoryLimitError):
+            raise
+        shrinking.record(shrinking.best)
+        warnings.warn(
+            f"{error}: smaller networks than {shrinking.best.layer_widths} were not tried. Raise max_seconds, or tol.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return shrinking.best, shrinking.path
 
 
 def compression_error(Z, found, unit, metric="outputs"):
@@ -201,6 +229,7 @@ class _Task:
         """The best network on the held-out rows that rounds of Levenberg-Marquardt pass through."""
         best, least, before = network, self.rank(network), self.error(network, "outputs")
         for left in range(max(1, self.max_iter // _ROUND) - 1, -1, -1):
+            check_deadline()
             network = self._fit(network, min(_ROUND, self.max_iter))
             error, now, rank = self.error(network), self.error(network, "outputs"), self.rank(network)
             if rank <= least:
@@ -227,13 +256,14 @@ class _Shrinking:
     """Batches of units, bisected between what went and what did not; single units of every layer in the end."""
 
     def __init__(self, task, callback):
-        self.task, self.callback, self.path = task, callback, []
+        self.task, self.callback, self.path, self.best = task, callback, [], None
         self._failed, self._streak, self._removed = None, 0, 1
 
     def record(self, candidate):
-        """Enter a network into the path; whether it is accepted."""
+        """Enter a network into the path; whether it is accepted, and so the best until now."""
         error = self.task.error(candidate)
         accepted = error <= self.task.tol or not self.path
+        self.best = candidate if accepted else self.best
         entry = {"layer_widths": candidate.layer_widths, "n_parameters": candidate.n_parameters}
         self.path.append({**entry, "error": error, "accepted": bool(accepted)})
         if self.callback is not None:

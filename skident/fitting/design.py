@@ -6,6 +6,7 @@ import numpy as np
 import scipy.linalg
 
 from skident.budget import check_deadline, chunks, require_memory
+from skident.linalg import lapack
 
 from .standard_errors import parameter_jacobian
 
@@ -46,7 +47,7 @@ def design_points(weights, biases, n_samples, spread, rng, near=0.5):
     sigma = spread / np.median(norms)
     units = np.arange(int(near * n_samples)) % m
     # All units may be saturated on the data; at this center as few as possible are.
-    center = -np.linalg.lstsq(weights.T, biases, rcond=_CENTER_RCOND)[0]
+    center = -lapack.lstsq(weights.T, biases, rcond=_CENTER_RCOND)[0]
     gaussian = center + rng.standard_normal((n_samples - len(units), D)) * sigma
     if len(units):
         active = np.mean(np.abs(gaussian @ weights + biases) < _ACTIVE_RANGE, axis=0)

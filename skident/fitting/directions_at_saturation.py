@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 from skident.oracle import NotIdentified
 
 __all__ = ["EXPONENTIAL_RATES", "correct_directions"]
@@ -87,7 +87,7 @@ class _Places:
         self.m, self.n_outputs = weights.shape[1], oracle(np.zeros((1, len(weights)))).shape[1]
         self.outside = scipy.linalg.null_space(weights.T) * np.linalg.norm(weights, axis=0).mean()
         # Columns along which one coordinate changes by 1, the others by 0.
-        self.columns = np.column_stack([np.linalg.pinv(weights.T), self.outside / (self.outside**2).sum(axis=0)])
+        self.columns = np.column_stack([lapack.pinv(weights.T), self.outside / (self.outside**2).sum(axis=0)])
 
     def errors(self, group, steps):
         """Entries of E (len(group), len(steps)) by steps along coordinates."""
@@ -127,7 +127,7 @@ class _Places:
 
     def _moves(self, base, group, effects, change):
         """Moves (s, g) of the group's pre-activations that change the outputs by `change` (s, m_L); what is left."""
-        inverse = np.linalg.pinv(effects)
+        inverse = lapack.pinv(effects)
         moves = change @ inverse.T
         left = change - moves @ effects.T
         if self.behind is not None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.linalg
 
+from skident.linalg import lapack
 from skident.optim import levenberg_marquardt, one_blas_thread
 
 __all__ = ["GrowPruneLimits", "damp", "grow_and_prune", "prune_within_tolerance", "removal_losses"]
@@ -172,11 +173,11 @@ def removal_losses(J, A, residuals, indices):
     J (N, P) is the Jacobian and A (P, P) its damped Gram matrix. `residuals` (N,) are those without each unit, whose
     parameters have the `indices` and stay fixed: a least-squares problem with constraints, by block elimination.
     """
-    inverse, losses = np.linalg.inv(A), []
+    inverse, losses = lapack.inv(A), []
     for left, fixed in zip(residuals, indices, strict=True):
         g = J.T @ left
         step = -inverse @ g
-        step -= inverse[:, fixed] @ np.linalg.solve(inverse[np.ix_(fixed, fixed)], step[fixed])
+        step -= inverse[:, fixed] @ lapack.solve(inverse[np.ix_(fixed, fixed)], step[fixed])
         losses.append(left @ left + 2.0 * g @ step + step @ A @ step)
     return np.array(losses)
 
@@ -210,7 +211,7 @@ def _grown(problem, params, n_more, rng, temperature):
         k = order[min(int(rng.exponential(temperature)) if temperature else 0, _N_CANDIDATES - 1)]
         W = np.column_stack([W, C[:, k]])
         V = np.vstack([V[:-1], np.clip(-overlaps[:, k] / squares[:, k], -largest, largest), V[-1:]])
-        Q = np.linalg.qr(columns[:, :, k])[0]
+        Q = lapack.qr(columns[:, :, k])[0]
         r = r - Q @ (Q.T @ r)
         columns = columns - np.einsum("nq,qpk->npk", Q, np.einsum("nq,npk->qpk", Q, columns))
     return problem.join(biases, norms, W, V)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
+from skident.linalg import lapack
+
 from .batched_fits import BatchedNetworkFits, WeightedSamples, network_of
 
 __all__ = ["MIN_FREEDOM", "NO_NOISE", "lack_of_fit"]
@@ -61,7 +63,7 @@ def _orthogonal_residuals(architecture, samples, x):
     """An orthonormal basis (n m_L, P) of what changes of the parameters do, and residuals orthogonal to it."""
     J, r = BatchedNetworkFits(architecture, samples).jacobians(x[None], samples.U, samples.Y, samples.weight)
     n, p = samples.Y.shape
-    Q = np.linalg.qr(J[0].reshape(-1, p, n).T.reshape(n * p, -1))[0]
+    Q = lapack.qr(J[0].reshape(-1, p, n).T.reshape(n * p, -1))[0]
     residuals = r[0].reshape(p, n).T.ravel()
     return Q, residuals - Q @ (Q.T @ residuals)
 
@@ -84,7 +86,7 @@ def _p_value(Q, residuals, samples, H, n_functions, rng):
     functions = np.tanh(H @ W + b)[:, None] * rng.standard_normal((p, n_functions))
     functions = functions if samples.weight is None else functions * np.sqrt(samples.weight)[:, None, None]
     functions = functions.reshape(n * p, n_functions)
-    V = np.linalg.qr(functions - Q @ (Q.T @ functions))[0]
+    V = lapack.qr(functions - Q @ (Q.T @ functions))[0]
     gap = np.maximum(1.0 - np.sum(Q**2, axis=1), _MIN_LEVERAGE_GAP)
     single = (V * (residuals / np.sqrt(gap))[:, None]).reshape(n, p, -1).sum(axis=1)
     own = np.sum(single**2, axis=1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.linalg import lapack
 from skident.network import Architecture, FeedforwardNetwork, get_activation, partly_linear
 
 __all__ = ["choose_signs", "reflection_slope", "with_linear_units"]
@@ -43,7 +44,7 @@ def choose_signs(weights, biases, activation, output_activation="identity"):
     linear, offset = W[:, -p:] @ A[-p:], b[-p:] @ A[-p:]
     W, b, A, c = W[:, :-p], b[:-p], A[:-p], c + offset
     designs = np.einsum("im,mp->ipm", W, A).reshape(-1, W.shape[1])
-    reflected = np.rint(np.linalg.lstsq(-k * designs, linear.ravel(), rcond=None)[0]) >= 1.0
+    reflected = np.rint(lapack.lstsq(-k * designs, linear.ravel(), rcond=None)[0]) >= 1.0
     sign = np.where(reflected, -1.0, 1.0)
     same = FeedforwardNetwork([W * sign, A], [b * sign, c + k * (b * reflected) @ A], activation, output_activation)
     pairs = np.concatenate([W, linear, -linear], axis=1), np.concatenate([A, np.eye(p) / k, -np.eye(p) / k])

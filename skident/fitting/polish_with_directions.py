@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.linalg import lapack
 from skident.network import get_activation
 from skident.oracle import NotIdentified, OutOfBudgetError
 
@@ -28,7 +29,7 @@ def directions_are_free(oracle, network, noise):
     saturates = (
         get_activation(network.activations[0]).name in EXPONENTIAL_RATES and network.output_activation == "identity"
     )
-    return saturates and network.n_parameters > _MANY_PARAMETERS and np.linalg.cond(W) < _MAX_CONDITION
+    return saturates and network.n_parameters > _MANY_PARAMETERS and lapack.cond(W) < _MAX_CONDITION
 
 
 def polish_with_directions(oracle, network, rng, log, *, thorough=False):
@@ -72,7 +73,7 @@ def _fitted(oracle, network, n, rng, callback):
     norms = np.linalg.norm(network.weights[0], axis=0)
     directions = network.weights[0] / norms
     inner = network.with_parameters([np.diag(norms), *network.weights[1:]], network.biases)
-    X = design_points(inner.weights[0], inner.biases[0], n, 1.0, rng) @ np.linalg.pinv(directions)
+    X = design_points(inner.weights[0], inner.biases[0], n, 1.0, rng) @ lapack.pinv(directions)
     Y = oracle(X)
     inner, residual, _ = polish_network(inner, X @ directions, Y, callback=callback, scaled_first=True)
     weights = [directions * np.diag(inner.weights[0]), *inner.weights[1:]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
+from skident.linalg import lapack
 from skident.oracle import OutOfBudgetError
 
 from .design import design_points
@@ -35,7 +36,7 @@ def polish_within_span(oracle, network, rng, log, *, thorough=False):
     network has ``(D - r) m_1`` parameters less. The weights' parts outside of the span, errors of the start, follow
     from steps orthogonal to it, about ``1.2 m_1 / m_L`` for each of the D - r directions, in one round or more.
     """
-    basis = np.linalg.qr(network.weights[0])[0]
+    basis = lapack.qr(network.weights[0])[0]
     inner = network.with_parameters([basis.T @ network.weights[0], *network.weights[1:]], network.biases)
     inner, residual, sample = polish_from_oracle(_WithinSpan(oracle, basis), inner, rng, log, thorough=thorough)
     network = network.with_parameters([basis @ inner.weights[0], *inner.weights[1:]], inner.biases)
@@ -90,7 +91,7 @@ def _with_parts_outside(oracle, network, basis, rng):
     for _ in range(_ROUNDS):
         moved = (points[:, None, :] + _STEP * others.T).reshape(-1, len(W))
         left = (oracle(moved) - network(moved)).reshape(n_points, -1, p)  # (n, D - r, p)
-        E = np.linalg.lstsq(B, np.swapaxes(left, 1, 2).reshape(len(B), -1), rcond=None)[0] / _STEP  # (m, D - r)
+        E = lapack.lstsq(B, np.swapaxes(left, 1, 2).reshape(len(B), -1), rcond=None)[0] / _STEP  # (m, D - r)
         network = network.with_parameters([network.weights[0] + others @ E.T, *network.weights[1:]], network.biases)
         change = float(np.abs(E).max(initial=0.0))
         first = change if first is None else first

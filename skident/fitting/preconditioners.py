@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
+from skident.linalg import lapack
+
 __all__ = ["KroneckerBlock", "UnitBlocks"]
 
 _MIN_DAMPING = 1e-10  # relative to the diagonal: keeps the blocks of redundant units positive definite
@@ -76,5 +78,5 @@ def _scaled_eigenvalues(M):
     """Eigenvalues, at least 0, and eigenvectors of a matrix scaled to unit diagonal."""
     scale = np.sqrt(np.diag(M))
     scale = np.maximum(scale, _MIN_SCALE * scale.max() + np.finfo(float).tiny)
-    values, vectors = np.linalg.eigh(M / scale[:, None] / scale)
+    values, vectors = lapack.eigh(M / scale[:, None] / scale)
     return np.maximum(values, 0.0), vectors

@@ -24,6 +24,7 @@ __all__ = [
     "removal_costs",
     "remove_cheap",
     "remove_unit",
+    "without_constant_units",
 ]
 
 PROMISING = 4e-3  # residual of a wide fit from which pruning starts: most of those near a solution are below 2e-3
@@ -39,6 +40,7 @@ _MIN_NORM = 1e-8  # of the largest column norm, root of eps: columns of units th
 _NO_LOSS = 1e-8  # residual, relative to the standard deviation of the outputs, of a removal that changes nothing
 _MENDABLE = 1e-3  # relative residual up to which a fit of the other units may still replace a unit
 _MAX_REFIT_PARAMETERS = 3000  # above which no such fit is tried: a step would cost P^3 operations
+_CONSTANT = 4.0 * np.finfo(float).eps  # range of a unit over the layer's largest output: rounding
 _DEAD_SHARE = 0.01  # of `tol`: weight norms, relative to the layer's largest, of units without effect
 
 
@@ -86,6 +88,19 @@ def remove_unit(network, layer, unit, replacement):
     biases[layer + 1] = biases[layer + 1] + replacement[-1] * outgoing
     weights[layer] = np.delete(weights[layer], unit, axis=1)
     biases[layer] = np.delete(biases[layer], unit)
+    return network.with_parameters(weights, biases)
+
+
+def without_constant_units(network, U):
+    """The network without the hidden units that are constant on U (n, D), which biases replace; one per layer stays."""
+    weights, biases, Y = list(network.weights), list(network.biases), U
+    for k, activation in enumerate(network.activations[:-1]):
+        Y = activation(Y @ weights[k] + biases[k])
+        kept = np.ptp(Y, axis=0) > _CONSTANT * np.abs(Y).max()
+        kept[0] |= not kept.any()
+        biases[k + 1] = biases[k + 1] + Y[0, ~kept] @ weights[k + 1][~kept]
+        weights[k], biases[k], weights[k + 1] = weights[k][:, kept], biases[k][kept], weights[k + 1][kept]
+        Y = Y[:, kept]
     return network.with_parameters(weights, biases)
 
 

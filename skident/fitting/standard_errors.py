@@ -6,6 +6,7 @@ import numpy as np
 import scipy.linalg
 
 from skident.budget import check_deadline
+from skident.linalg import lapack
 from skident.network import FeedforwardNetwork
 from skident.network.calculus import flatten_parameters, forward_jets, output_sensitivities
 from skident.optim import one_blas_thread
@@ -40,7 +41,7 @@ def jacobian_spectrum(network, U):
     J = parameter_jacobian(network, U)
     J /= np.maximum(np.linalg.norm(J, axis=0), _TINY)
     with one_blas_thread():
-        squares = np.linalg.eigvalsh(J @ J.T if len(J) < J.shape[1] else J.T @ J)[::-1]
+        squares = lapack.eigvalsh(J @ J.T if len(J) < J.shape[1] else J.T @ J)[::-1]
     return np.sqrt(np.maximum(squares, 0.0) / max(squares[0], _TINY))
 
 

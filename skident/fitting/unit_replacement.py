@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import scipy.linalg
 
+from skident.linalg import lapack
 from skident.optim import Ending, WorkBudget, batched_levenberg_marquardt
 
 from .batched_fits import BatchedNetworkFits
@@ -188,7 +189,7 @@ def _outgoing(tangent, outputs, layer):
     ridge = _RIDGE * np.einsum("kii->ki", grams)
     grams = grams - np.swapaxes(along, 1, 2) @ followed
     np.einsum("kii->ki", grams)[...] += ridge + max(1e-12 * ridge.max(), _TINY)
-    outgoing = -np.linalg.solve(grams, slopes[..., None])[..., 0]
+    outgoing = -lapack.solve(grams, slopes[..., None])[..., 0]
     return outgoing, -np.sum(outgoing * slopes, axis=1)
 
 

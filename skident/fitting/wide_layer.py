@@ -8,6 +8,7 @@ import numpy as np
 import scipy.linalg
 
 from skident.budget import memory_allows, require_memory
+from skident.linalg import lapack
 from skident.optim import DenseNormalEquations, levenberg_marquardt, one_blas_thread
 from skident.optim.adam import Adam, batches
 from skident.optim.damped_cholesky import damped_cholesky
@@ -82,7 +83,7 @@ def _start(problem, biases, width, rng):
     G = np.column_stack([problem.activation(features @ W), np.ones(len(features))])
     A = G.T @ G
     A.flat[:: len(A) + 1] += _RIDGE * len(G)
-    return problem.join(biases, norms, W, np.linalg.solve(A, G.T @ problem.Y))
+    return problem.join(biases, norms, W, lapack.solve(A, G.T @ problem.Y))
 
 
 def _by_adam(problem, params, rng, limits):
@@ -177,13 +178,13 @@ def losses_in_turn(A, V, cost):
     for _ in range(m):
         blocks = inverse.reshape(m + 1, m_L, m + 1, m_L)[np.arange(m), :, np.arange(m)]
         each, loss = v.reshape(m + 1, m_L)[:m, :, None], np.full(m, np.inf)
-        loss[alive] = np.sum(each[alive] * np.linalg.solve(blocks[alive], each[alive]), axis=(1, 2))
+        loss[alive] = np.sum(each[alive] * lapack.solve(blocks[alive], each[alive]), axis=(1, 2))
         j = int(np.argmin(loss))
         left.append(v.reshape(m + 1, m_L).copy())
         cost += max(float(loss[j]), 0.0)
         order.append(j)
         losses.append(cost)
         mine = slice(j * m_L, (j + 1) * m_L)
-        gain = np.linalg.solve(inverse[mine, mine], inverse[mine]).T
+        gain = lapack.solve(inverse[mine, mine], inverse[mine]).T
         v, inverse, alive[j] = v - gain @ v[mine], inverse - gain @ inverse[mine], False
     return np.array(order), np.array(losses), left

@@ -106,7 +106,7 @@ class IdentifierOptions(BaseEstimator):
     polish: bool
     n_check: int
     n_attempts: int
-    max_neurons: int
+    max_neurons: int | None
     n_starts: int | None
     emulate: Literal["torch"] | Call | None
     batch_size: int | None
@@ -120,7 +120,7 @@ class IdentifierOptions(BaseEstimator):
         polish: bool = ...,
         n_check: int = ...,
         n_attempts: int = ...,
-        max_neurons: int = ...,
+        max_neurons: int | None = ...,
         n_starts: int | None = ...,
         emulate: Literal["torch"] | Call | None = ...,
         batch_size: int | None = ...,

@@ -12,6 +12,7 @@ from skident.fitting.polish import polish_from_oracle
 from skident.fitting.polish_with_directions import directions_are_free, polish_with_directions
 from skident.fitting.polish_within_span import polish_within_span, spans_few_inputs
 from skident.network import FeedforwardNetwork
+from skident.oracle import OutOfBudgetError
 
 from .completion import NetworkCompletion
 from .extractor import EntangledWeightExtractor
@@ -90,13 +91,17 @@ def polished_attempt(problem, network, residual, stage, method, extractor=None, 
         return max_error_over_deviation(problem.held_out.outputs, network(problem.held_out.inputs))
 
     sample = None
-    if problem.options.polish:
-        network, residual, sample = polished(network, thorough)
+    try:
+        if problem.options.polish:
+            network, residual, sample = polished(network, thorough)
         enough = _CLASSIFIER_ERROR if problem.oracle.response == "predict_proba" else problem.accepted_error
-        if residual < _CONVERGED and problem.held_out.noise_std is None and error_of(network) >= enough:
+        again = problem.options.polish and residual < _CONVERGED and problem.held_out.noise_std is None
+        if again and error_of(network) >= enough:
             other, other_residual, other_sample = polished(network, True)
             if error_of(other) < error_of(network):
                 network, residual, sample = other, other_residual, other_sample
+    except OutOfBudgetError as error:  # what was recovered until then stays
+        problem.oracle.exhausted = str(error)
     return Attempt(network, error_of(network), stage, residual, method, extractor, completion, sample=sample)
 
 

@@ -169,6 +169,7 @@ def _extreme_points(problem, network):
     some = np.linspace(0, oracle.n_inputs - 1, min(oracle.n_inputs, _MOST_INPUTS)).astype(int)
     U = np.empty((0, oracle.n_inputs))
     for _ in range(_CANDIDATES // _CANDIDATES_AT_ONCE):
+        check_deadline()
         U = np.concatenate([U, _NEXT * rng.standard_normal((_CANDIDATES_AT_ONCE, oracle.n_inputs))])
         order = np.argsort(network(oracle.to_inputs(U)), axis=0)
         low, high = U[order[:_EXTREMES].T], U[order[-_EXTREMES:].T]

@@ -6,6 +6,7 @@ import numpy as np
 
 from skident.base.progress import StageLog
 from skident.base.undetected import undetected_share
+from skident.linalg import lapack
 from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 from skident.network import FeedforwardNetwork, leaky_relu
 from skident.oracle import NotIdentified, OutOfBudgetError, probabilities_from_logits
@@ -71,8 +72,8 @@ def _signs(A, T, H):
     M = (A[:, None, :] * H.T[None]).reshape(-1, A.shape[1])
     size = max(np.abs(M).max(initial=0.0), np.abs(T).max(initial=0.0), 1e-300)
     M, r = M / size, T.ravel() / size
-    if np.linalg.matrix_rank(M, tol=_RANK_TOL) == A.shape[1]:
-        signs = np.sign(np.linalg.lstsq(M, r, rcond=None)[0])
+    if lapack.matrix_rank(M, tol=_RANK_TOL) == A.shape[1]:
+        signs = np.sign(lapack.lstsq(M, r, rcond=None)[0])
         v = M @ signs
         factor = max((v @ r) / (v @ v), 1.0)
         factor = factor if factor > 1.0 + _SLOPE_TOL else 1.0

@@ -32,7 +32,7 @@ from .activation.calibration import declared_calibration
 from .diagnosis import budget_named, explained, warning_of
 from .exact_bits import FORMAT_DIGITS, round_validated
 from .from_labels import network_from_labels
-from .observe import observe, pose, refuse, sharp_bends_of
+from .observe import observe, pose, refuse, refuse_large_batches, sharp_bends_of
 from .options import IdentifierOptions
 from .parameter_errors import standard_errors_of
 from .plan import plan
@@ -425,6 +425,7 @@ def _recover(readings, model, options, rng):
         if best is None or validation.rank < best[0].rank:
             best = validation, steps
     if not _is_refusal(failure) and (best is None or not best[0].explained):
+        refuse_large_batches(problem)
         refuse(declared_calibration(model), options)
         if best is None:
             refuse(sharp_bends_of(problem), options)

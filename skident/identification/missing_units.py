@@ -10,6 +10,7 @@ from skident.fitting.design import design_points
 from skident.fitting.errors_of_fit import FitSample
 from skident.fitting.polish import NOISY_OUTPUTS, polish_network
 from skident.fitting.pruning import removal_costs, remove_unit
+from skident.linalg import lapack
 from skident.network import FeedforwardNetwork, get_activation
 
 __all__ = ["with_missing_units"]
@@ -167,6 +168,6 @@ def _fitted_unit(left, normal, bias, names, n_steps):
     """A network of one unit, fitted to the residuals from this start by so many steps."""
     output = get_activation(names[0])(left.U @ normal + bias)
     columns = np.column_stack([output, np.ones(len(left.U))])
-    readout = np.linalg.lstsq(columns, left.Y, rcond=None)[0]
+    readout = lapack.lstsq(columns, left.Y, rcond=None)[0]
     start = FeedforwardNetwork([normal[:, None], readout[:1]], [np.array([bias]), readout[1]], *names)
     return left.fitted(start, max_iter=n_steps)

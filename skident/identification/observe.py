@@ -10,7 +10,12 @@ from skident.base.parameters import check_layer_widths
 from skident.base.progress import StageLog
 from skident.network import get_activation
 from skident.oracle import BlackBoxError, NotIdentified, Oracle, OutOfBudgetError
-from skident.oracle.black_box import has_known_activations, query_where_outputs_vary, resolve_activations
+from skident.oracle.black_box import (
+    has_known_activations,
+    query_where_outputs_vary,
+    refuse_batch_dependence,
+    resolve_activations,
+)
 from skident.oracle.clipping import detect_clipped_inputs
 
 from .activation import ActivationEvidence, classify_near_center, detect_activation
@@ -23,11 +28,12 @@ from .methods.near_data import predict_determined
 from .problem import HeldOut, Pipeline, Problem
 from .query_points import evenly_spaced_rows, held_out_points, must_stay_near_center, samples_in_range
 
-__all__ = ["Reading", "sharp_bends_of", "observe", "pose", "refuse"]
+__all__ = ["Reading", "sharp_bends_of", "observe", "pose", "refuse", "refuse_large_batches"]
 
 _NEAR = 100.0  # distance, in sqrt(D) standard deviations, within which plateaus are searched first
 _DETECTION_QUERIES = 10_000  # max_queries from which activations are detected: detection takes about 1,200 of them
 _PRECISE_LOGIT = 3e-5  # error of a rounded logit up to which it decides whether logits are piecewise linear
+_LARGE_BATCH = 1024  # rows of a batch that is suspected if no network explains the outputs (budget)
 _PROBED = 20  # samples of X that set the scale of the outputs (budget)
 
 
@@ -124,6 +130,7 @@ def _query_held_out(oracle, X, spread, rng, n_check):
         return oracle.representable(held_out_points(samples, spread, rng, n, factor))
 
     U, Y = oracle.query_precise(draw, len(samples) + n_check - n_check // 2)
+    refuse_batch_dependence(oracle, U, Y)
     unchosen = len(factors) == 1  # all outputs of the first draw are precise
     n_normal = len(U) - len(samples) if unchosen and spread == 1.0 else 0
     return HeldOut(U, Y, oracle.measure_accuracy(U[:200], Y, rng), len(samples) if unchosen else 0, n_normal)
@@ -171,6 +178,18 @@ def _calibration(oracle, X):
         return recognize_calibration(oracle, oracle.from_inputs(X), np.random.RandomState(0))
     except BlackBoxError:  # the model cannot be queried there
         return None
+
+
+def refuse_large_batches(problem):
+    """Raise if a large batch has other outputs than its last rows alone: why no network explains the outputs."""
+    if problem is None:
+        return
+    oracle = problem.oracle
+    U = oracle.clip_to_range(np.random.RandomState(0).standard_normal((_LARGE_BATCH, oracle.n_inputs)))
+    try:
+        refuse_batch_dependence(oracle, U, oracle(U))
+    except (BlackBoxError, OutOfBudgetError):
+        return
 
 
 def sharp_bends_of(problem):

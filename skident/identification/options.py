@@ -39,8 +39,9 @@ class IdentifierOptions(BaseEstimator):
         to lower `undetected_share`.
     n_attempts : int, default=4
         Steps of a method at most: other centers for Hessians, other fits after saturation.
-    max_neurons : int, default=200
-        Hidden units at most that ``layer_widths="auto"`` recovers.
+    max_neurons : int, default=None
+        Hidden units at most that ``layer_widths="auto"`` recovers. None is 200, or twice as many as are counted in the
+        first layer.
     n_starts : int, default=None
         Random starts per fit at most. None is between 24 and 40, more for smaller networks.
     emulate : {"torch"} or callable, default=None
@@ -69,7 +70,7 @@ class IdentifierOptions(BaseEstimator):
         "polish": ["boolean"],
         "n_check": [Interval(Integral, 20, None, closed="left")],
         "n_attempts": [AT_LEAST_ONE],
-        "max_neurons": [AT_LEAST_ONE],
+        "max_neurons": [AT_LEAST_ONE, None],
         "n_starts": [AT_LEAST_ONE, None],
         "emulate": [StrOptions({"torch"}), callable, None],
         "batch_size": [AT_LEAST_ONE, None],
@@ -85,7 +86,7 @@ class IdentifierOptions(BaseEstimator):
         polish=True,
         n_check=200,
         n_attempts=4,
-        max_neurons=200,
+        max_neurons=None,
         n_starts=None,
         emulate=None,
         batch_size=None,

@@ -22,6 +22,7 @@ from .options import IdentifierOptions
 __all__ = ["HeldOut", "Options", "Pipeline", "Problem"]
 
 _NOISE_STDS = 20.0  # largest error on held-out samples that noise explains, in standard deviations of the noise
+_MAX_NEURONS = 200  # hidden units of a search by default (budget)
 _SEARCH_SHARE = 0.75  # share of max_seconds for random starts (budget); the rest is for the polish
 _REFUTES_NOISE = 0.01  # error relative to the noise, below which the noise was an artifact of steep steps
 _START_WORK = 3e6  # random starts times squared parameters (budget): a search takes about as long for any size
@@ -43,7 +44,7 @@ class Options:
     polish: bool
     n_check: int
     n_attempts: int
-    max_neurons: int
+    max_neurons: int | None
     n_starts: int | None
     emulate: object
     batch_size: int | None
@@ -185,6 +186,15 @@ class Problem:
         """Error on held-out samples below which no further step is made: `tol`, or what the noise explains."""
         tol, noise = self.options.tol, self.held_out.relative_noise
         return max(tol, _NOISE_STDS * noise) if noise <= MAX_NOISE else tol
+
+    def max_neurons(self, counted=0):
+        """Hidden units at most, if so many were counted in the first layer."""
+        given = self.options.max_neurons
+        return max(_MAX_NEURONS, 2 * counted) if given is None else given
+
+    def allowing(self, counted):
+        """The problem with a limit of hidden units that allows for those counted in the first layer."""
+        return replace(self, options=replace(self.options, max_neurons=self.max_neurons(counted)))
 
     @property
     def out_of_time(self):

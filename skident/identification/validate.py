@@ -194,8 +194,10 @@ def _validation(problem, result):
     contradicted, complete = "", True
     if explained:
         network, contradicted, complete = contradiction(problem, network)
-        undetermined = "" if any(redundant) else _undetermined(problem, best)  # the warning names redundant units
-        best = replace(best, caveat=contradicted or best.caveat or undetermined)
+        if not any(redundant):  # the warning names these
+            undetermined, in_time = _undetermined(problem, best)
+            best, complete = replace(best, caveat=best.caveat or undetermined), complete and in_time
+        best = replace(best, caveat=contradicted or best.caveat)
     if oracle.response == "predict_proba" and problem.activations[1] == "identity":
         network = center_outputs(network)
     network = network.canonical()
@@ -221,9 +223,12 @@ def _validation(problem, result):
 
 
 def _undetermined(problem, best):
-    """Why the weights of an exact-looking attempt may be wrong; empty if they are determined."""
+    """Why the weights may be wrong, empty if they are determined; and whether it is known."""
     exact = best.error < problem.options.tol and problem.held_out.noise_std is None
-    return undetermined_weights(best.network, best.error) if exact else ""
+    try:
+        return undetermined_weights(best.network, best.error) if exact else "", True
+    except OutOfBudgetError:
+        return "", False
 
 
 def _count_redundant(problem, best: Attempt):

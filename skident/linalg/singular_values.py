@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import scipy.linalg
 
-__all__ = ["svd"]
+from skident.budget import check_deadline
+
+__all__ = ["SVD_FLOPS", "svd"]
+
+SVD_FLOPS = 10.0  # operations of a decomposition, over m n min(m, n) (Golub and Van Loan 2013, table 8.6.1)
 
 
 def svd(A, full_matrices=True, compute_uv=True):
@@ -36,6 +42,8 @@ def svd(A, full_matrices=True, compute_uv=True):
     ------
     numpy.linalg.LinAlgError
         If neither converges, or the matrices are not finite.
+    OutOfBudgetError
+        If a `time_limit` is over, or would be before the decomposition ends.
 
     Examples
     --------
@@ -44,6 +52,8 @@ def svd(A, full_matrices=True, compute_uv=True):
     >>> svd(np.diag([3.0, 4.0]), compute_uv=False).tolist()
     [4.0, 3.0]
     """
+    *batch, m, n = np.shape(A)
+    check_deadline(SVD_FLOPS * math.prod(batch) * m * n * min(m, n))
     try:
         return np.linalg.svd(A, full_matrices=full_matrices, compute_uv=compute_uv)
     except np.linalg.LinAlgError:

@@ -6,6 +6,7 @@ import numpy as np
 
 from ._errors import BlackBoxError
 
+_LARGEST = 2.0**511  # 6.7e153: sums of squares of a hundred such outputs are finite
 _NOT_REAL = {"c": "complex", "M": "dates", "m": "durations"}  # by numpy's dtype.kind
 
 
@@ -62,12 +63,15 @@ def refuse_labels(raw):
 
 
 def refuse_infinite(Y, X, first_row, n_rows):
-    """Raise BlackBoxError if an output is not finite, and name its row; the batch starts at first_row of n_rows."""
-    bad = ~np.isfinite(Y).all(axis=1)
+    """Raise BlackBoxError if an output, or its square, is not finite; the batch starts at first_row of n_rows."""
+    bad, what, remedy = ~np.isfinite(Y).all(axis=1), "not finite", ""
+    if not bad.any():
+        bad, what = np.any(np.abs(Y) > _LARGEST, axis=1), "so large that squares overflow"
+        remedy = " Divide the outputs by a constant: lambda X: model(X) / 1e200."
     if bad.any():
         row = int(np.argmax(bad))
         x = np.array2string(X[row], precision=4, threshold=6)
         raise BlackBoxError(
-            f"the black box returned {Y[row]} (not finite) at row {first_row + row} of {n_rows}, "
-            f"x = {x}; {int(bad.sum())} of the {len(X)} rows in this batch are not finite."
+            f"the black box returned {Y[row]} ({what}) at row {first_row + row} of {n_rows}, "
+            f"x = {x}; {int(bad.sum())} of the {len(X)} rows in this batch are {what}.{remedy}"
         )

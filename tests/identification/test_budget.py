@@ -124,7 +124,7 @@ def test_a_fit_ends_in_time(seed, own_seconds):
     assert time.perf_counter() - began < 1.6
 
 
-def test_an_outer_limit_returns(rng):
+def test_an_outer_limit_returns(rng, own_seconds):
     """That of `max_seconds` ends with the fit."""
     network, X = relu_network((4, 5, 2), 0), rng.standard_normal((100, 4))
     with time_limit(time.perf_counter() + 1e6, "none"):

@@ -168,7 +168,7 @@ def test_a_ghost_beside_a_unit_is_left_out(monkeypatch):
     assert found.layer_widths_ == (3, 1)
 
 
-def test_time_that_ends_within_a_search_names_the_units_recovered():
+def test_time_that_ends_within_a_search_names_the_units_recovered(own_seconds):
     (W, b), X, logit = _planted(1, D=40, m=12)
     calls = []
 
@@ -398,7 +398,7 @@ def test_bad_labels(model, match):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_model_that_lies_at_random_is_never_exact(seed):
+def test_a_model_that_lies_at_random_is_never_exact(seed, own_seconds):
     """One label of 1,000 is wrong: some 20 of those queried; those off the boundary contradict the network."""
     network = make_network(
         (6, 4, 1), activation="relu", output_activation="identity", random_state=seed, shift_scale=0.3

@@ -9,6 +9,8 @@ from sklearn.exceptions import ConvergenceWarning
 from skident.datasets import make_network
 from skident.identification import NetworkIdentifier
 
+pytestmark = pytest.mark.usefixtures("own_seconds")
+
 
 def small_network(activation, seed):
     return make_network(

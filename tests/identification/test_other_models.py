@@ -150,7 +150,7 @@ def test_integer_columns_of_a_network_are_inputs_like_others(activation, seed):
 
 
 @pytest.mark.parametrize("steepness", [1.0, 30.0, 1e3])
-def test_steep_units_do_not_jump(steepness):
+def test_steep_units_do_not_jump(steepness, own_seconds):
     """A unit that is 1e-3 standard deviations wide varies continuously."""
     W, v = TANH.weights
     model = NetworkIdentifier(lambda rows: np.tanh(steepness * (rows @ W)) @ v, max_seconds=5, random_state=0)
@@ -173,7 +173,7 @@ def test_steps_of_a_sequence(steps, units):
 
 
 @pytest.mark.parametrize("seed", [11, 18])
-def test_long_memory(seed):
+def test_long_memory(seed, own_seconds):
     """Few units of the first step are seen, or the outputs look clipped as well: still no network is fitted."""
     torch.manual_seed(seed)
     layer = torch.nn.LSTM(2, 8, batch_first=True).double().requires_grad_(False)
@@ -203,7 +203,7 @@ def test_clipped_inputs_are_no_steps_of_a_sequence(seed):
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_clip_in_a_hidden_layer_is_named(seed):
+def test_a_clip_in_a_hidden_layer_is_named(seed, own_seconds):
     network = make_network((6, 10, 6, 1), activation="relu", output_activation="identity", random_state=seed)
     (W, V, U), (b, c, d) = network.weights, network.biases
 

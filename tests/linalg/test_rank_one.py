@@ -127,7 +127,7 @@ def test_single_precision_converges(to, rng):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_sixty_of_dimension_twenty(seed):
+def test_sixty_of_dimension_twenty(seed, own_seconds):
     vectors = unit_rows(np.random.default_rng(seed), 60, 20)
     basis = span_of(vectors)
     start = time.perf_counter()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.polynomial import chebyshev
 
+from skident.linalg import lapack
+
 __all__ = ["NOISE_SIGMAS", "classify_near_center", "growth", "polynomial_degree"]
 
 # Standard deviations of noise that no difference of a few outputs exceeds, even if the noise has heavy tails.
@@ -54,6 +56,8 @@ def growth(oracle, rng, noise=0.0, farthest=1e5):
         if np.mean(np.maximum(near, far) < _SETTLED + NOISE_SIGMAS * np.max(noise / spread)) >= _AGREEING:
             return "settles", 0.0
         moving = near > _MIN_CHANGE * near.max()
+        if not moving.any():  # between the first two radii, but beyond: no power
+            continue
         exponents = np.log2(np.maximum(far[moving], 1e-300) / near[moving])
         exponent = float(np.median(exponents))
         steady = np.mean(np.abs(exponents - round(exponent)) < _POWER_ERROR) >= _AGREEING
@@ -62,7 +66,7 @@ def growth(oracle, rng, noise=0.0, farthest=1e5):
         spreads.append(float(spread.max()))
         # Rays whose exponents agree grow by some other law; those of an oscillation are random.
         moves.append(float(np.median(near)) if np.ptp(exponents) > 0.5 else 0.0)
-    bounded = max(spreads) < _BOUNDED * min(spreads)
+    bounded = len(spreads) > 0 and max(spreads) < _BOUNDED * min(spreads)
     return ("oscillates" if bounded and min(moves) > _OSCILLATION else "unclear"), exponent
 
 
@@ -71,7 +75,7 @@ def polynomial_degree(oracle, rng, degrees, noise=0.0):
     E, t = rng.standard_normal((_LINES, oracle.n_inputs)), np.cos(np.pi * (np.arange(_POINTS) + 0.5) / _POINTS)
     Y = oracle((_POLYNOMIAL_RANGE * t[:, None, None] * E).reshape(-1, oracle.n_inputs)).reshape(_POINTS, -1)
     for degree in degrees:
-        Q, _ = np.linalg.qr(chebyshev.chebvander(t, degree))
+        Q, _ = lapack.qr(chebyshev.chebvander(t, degree))
         tol = _POLYNOMIAL_TOL * np.abs(Y).max() + NOISE_SIGMAS * np.max(noise)
         if np.abs(Y - Q @ (Q.T @ Y)).max() <= tol:
             return degree

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from skident.linalg import lapack
 from skident.network import get_activation
 from skident.optim import BatchedSeparableProblem, Ending, batched_levenberg_marquardt, fit_coefficients
 
@@ -55,7 +56,7 @@ def find_interval(oracle, rng, noise):
     Second differences of the outputs show where they bend; the part is refined until the bend fills it or is sharp.
     ``121 + 41 k`` queries, k about 4 for smooth units and 8 for sharp ones. `noise` (m_L,) is beyond rounding.
     """
-    E = np.linalg.qr(rng.standard_normal((oracle.n_inputs, 2)))[0].T * np.sqrt(oracle.n_inputs)
+    E = lapack.qr(rng.standard_normal((oracle.n_inputs, 2)))[0].T * np.sqrt(oracle.n_inputs)
     start, direction = _DISTANCE * E[0], E[1]
     t = _DISTANCE * _REACH * (np.linspace(-1.0, 1.0, _COARSE) + rng.uniform(-0.5, 0.5) / _COARSE)
     Y = oracle(start + t[:, None] * direction)

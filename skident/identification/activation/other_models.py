@@ -249,7 +249,8 @@ def _far_out(oracle, rng):
     error = float(np.max(oracle.accuracy.std)) * 10.0
     if np.ptp(Y.reshape(-1, Y.shape[2]), axis=0).max() <= max(_SAME * np.ptp(near, axis=0).max(), error):
         return _local_kernel(oracle, rng)
-    spread = np.maximum(np.ptp(Y[-1], axis=0), np.finfo(float).tiny)
+    rounding = np.finfo(float).eps * np.abs(Y).max(axis=(0, 1))
+    spread = np.maximum(np.maximum(np.ptp(Y[-1], axis=0), rounding), np.finfo(float).tiny)
     moves = [np.median(np.abs(Y[k + 1] - Y[k]) / spread) for k in (0, 1)]
     size = np.abs(Y[-1]).max() * float(oracle.accuracy.eps) * _ROUNDINGS + error
     on_rays = moves[1] < _ON_RAYS and moves[1] < 0.5 * moves[0] + size / spread.max()

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import erf, erfinv, expit, logit
 
+from skident.linalg import lapack
 from skident.oracle import logits_from_probabilities
+from skident.oracle.black_box import refuse_batch_dependence
 
 from .growth import NOISE_SIGMAS, classify_near_center
 
@@ -169,7 +171,9 @@ def detect_output_activation(oracle, rng, noise=0.0, farthest=1e5):
     """
     E = rng.standard_normal((_SAMPLES, oracle.n_inputs))
     spreads = np.minimum(_SPREADS, farthest * np.array(_FARTHEST_SHARES))
-    Y = _raw_outputs(oracle, np.concatenate([spread * E for spread in spreads]))
+    U = np.concatenate([spread * E for spread in spreads])
+    Y = _raw_outputs(oracle, U)
+    refuse_batch_dependence(oracle, U, (Y - oracle.output_center) / oracle.output_scale)
     error = _rounding(oracle.precision) * np.abs(Y).max(axis=0) + NOISE_SIGMAS * noise * oracle.output_scale
     if Y.shape[1] > 1 and Y.min() >= -error.max() and np.abs(Y.sum(axis=1) - 1.0).max() <= Y.shape[1] * error.max():
         certain = Y[-2 * _SAMPLES :].max(axis=1) > 1.0 - _AT_LIMIT
@@ -237,7 +241,7 @@ def _are_single_units(inner, name, E, Y):
     """Whether outputs Y are activations of linear functions: fitted where |z| is about 2, and right everywhere."""
     t = np.minimum(1.0, 2.0 / np.maximum(np.abs(inner(E)).max(axis=1), 1e-300))[:, None]
     U = np.concatenate([s * t * E for s in np.linspace(0.2, 1.0, 2 + 2 * inner.n_inputs // _SAMPLES)])
-    a = np.linalg.lstsq(np.column_stack([np.ones(len(U)), U]), inner(U), rcond=None)[0]
+    a = lapack.lstsq(np.column_stack([np.ones(len(U)), U]), inner(U), rcond=None)[0]
     Z = a[0] + np.concatenate([spread * E for spread in _SPREADS]) @ a[1:]
     return bool(np.abs(_FORWARD[name](Z) - Y).max() < _SINGLE_TOL)
 

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.optimize
 
 from skident.fitting.linear_units import reflection_slope
+from skident.linalg import lapack
 from skident.oracle import NotIdentified
 
 __all__ = ["CURVED", "Corner", "FarLine", "Profile", "far_gradients", "find_corners", "fit_profile", "rounding_far_out"]
@@ -267,7 +268,7 @@ def far_gradients(line, t, steps, rng):
     The first steps (n,) are shortened until they cross no unit. Raises NotIdentified if none is short enough.
     """
     D = len(line.direction)
-    frame = np.linalg.qr(rng.standard_normal((D, D)))[0]
+    frame = lapack.qr(rng.standard_normal((D, D)))[0]
     points, middle = line.at(t), line.outputs(t)
     slopes = np.zeros((len(t), D, middle.shape[1]))
     steps = np.repeat(np.asarray(steps)[:, None], D, axis=1)

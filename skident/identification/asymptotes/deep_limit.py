@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.optimize
 
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
 
@@ -302,13 +302,13 @@ def _fit(t, y, jump, corner, width, activation):
     for _ in range(_STEPS):
         g, slope = activation.jet((t - corner) / width, 1)
         design = np.column_stack([np.ones_like(t), t, g])
-        coef = np.linalg.lstsq(design / np.abs(design).max(axis=0), y, rcond=None)[0] / np.abs(design).max(axis=0)
+        coef = lapack.lstsq(design / np.abs(design).max(axis=0), y, rcond=None)[0] / np.abs(design).max(axis=0)
         gap = y - design @ coef
         bend = np.abs(coef[2] * (g - np.maximum((t - corner) / width, 0.0))).max()
         residual = float(np.abs(gap).max() / max(bend, np.finfo(float).tiny))
         moves = coef[2] / width * np.column_stack([slope, slope * (t - corner) / width])
         whole = np.column_stack([design, moves])
         unit = np.maximum(np.abs(whole).max(axis=0), np.finfo(float).tiny)
-        step = np.linalg.lstsq(whole / unit, gap, rcond=None)[0][3:] / unit[3:]
+        step = lapack.lstsq(whole / unit, gap, rcond=None)[0][3:] / unit[3:]
         corner, width = corner - np.clip(step[0], -width, width), width - np.clip(step[1], -0.5 * width, 0.5 * width)
     return corner, width, residual

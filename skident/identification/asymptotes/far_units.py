@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 from skident.oracle import NotIdentified
 
 from ..piecewise.kernel.lines import Line, Table
@@ -212,7 +212,7 @@ class _PiecewiseFit:
 
     def _without_effect(self, x, covariance, error, blocks):
         """Indices of units without which the sum of squares would hardly grow."""
-        inverse = np.linalg.inv(covariance[blocks[:, :, None], blocks[:, None, :]])
+        inverse = lapack.inv(covariance[blocks[:, :, None], blocks[:, None, :]])
         gains = np.einsum("kim,kij,kjm->km", x[blocks], inverse, x[blocks]) / error**2
         return np.flatnonzero(gains.max(axis=1) < _NO_EFFECT * self.block)
 

@@ -9,6 +9,7 @@ import numpy as np
 from skident.fitting.design import design_points
 from skident.fitting.linear_units import reflection_slope, with_linear_units
 from skident.fitting.polish import NOISY_OUTPUTS, polish_network
+from skident.linalg import lapack
 from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 from skident.network import Activation, Architecture, FeedforwardNetwork, get_activation
 from skident.optim import DenseNormalEquations, levenberg_marquardt
@@ -82,7 +83,7 @@ class _NormFit:
         shares = np.full(0 if self.reflects else m, 0.5)
         linear = np.zeros((self.Z.shape[1], start.Y.shape[1]))
         x = np.concatenate([np.full(m, np.log(norm)), start.positions, shares, linear.ravel()])
-        linear = np.linalg.lstsq(self.Z, -self.residual(x), rcond=None)[0]
+        linear = lapack.lstsq(self.Z, -self.residual(x), rcond=None)[0]
         return np.concatenate([x[: len(x) - linear.size], linear.ravel()])
 
     def split(self, x):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
@@ -60,7 +60,7 @@ def find_asymptotic_network(oracle, activation, *, max_units, rng, callback=None
 
 def _along_line(oracle, activation, radius, max_units, rng):
     """The network of the units on a random line, without output biases."""
-    origin, direction = np.linalg.qr(rng.standard_normal((oracle.n_inputs, 2)))[0].T
+    origin, direction = lapack.qr(rng.standard_normal((oracle.n_inputs, 2)))[0].T
     line = FarLine(oracle, radius * origin, direction, rounding_far_out(oracle, radius, rng))
     ends = (-_ENDS * radius, _ENDS * radius)
     corners = find_corners(line, ends, max_units, activation, _SHORTEST * radius)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from skident.oracle import OutOfBudgetError
-
 from .bits import LEAST_LOG10_ODDS, Bits
 from .single_precision import BLOCK, bits_from_outputs, neighbors_differ
 from .summation import rounded_to_single
@@ -50,15 +48,12 @@ def round_from_single(problem, network, emulate):
         parts = [oracle.query_inputs(X[first : first + BLOCK]) for first in range(0, len(X), BLOCK)]
         return rounded_to_single(oracle.output_center + oracle.output_scale * np.concatenate(parts))
 
-    try:
-        with problem.log.stage("bits from outputs in float32", oracle) as entry:
-            found = bits_from_outputs(network, query, allowed, emulate, rng)
-            drawn = _SPREAD * oracle.scale * rng.standard_normal((_NEW_OUTPUTS, network.n_inputs))
-            X = rounded_to_single(allowed(oracle.center + drawn))
-            equal = float(np.mean(np.asarray(emulate(found.network, X)) == query(X)))
-            entry["residual"] = 1.0 - min(equal, found.equal)
-    except OutOfBudgetError as error:
-        return network, Bits("float32", 0, network.n_parameters, 0.0, (f"bits were searched for: {error}",))
+    with problem.log.stage("bits from outputs in float32", oracle) as entry:
+        found = bits_from_outputs(network, query, allowed, emulate, rng)
+        drawn = _SPREAD * oracle.scale * rng.standard_normal((_NEW_OUTPUTS, network.n_inputs))
+        X = rounded_to_single(allowed(oracle.center + drawn))
+        equal = float(np.mean(np.asarray(emulate(found.network, X)) == query(X)))
+        entry["residual"] = 1.0 - min(equal, found.equal)
     if equal < 1.0:
         reason = f"{found.equal:.3%} of the fitted outputs and {equal:.3%} of new ones are equal to the last bit"
         return network, Bits("float32", 0, network.n_parameters, 0.0, (reason,))

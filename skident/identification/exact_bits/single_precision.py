@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skident.budget import chunks
+from skident.budget import check_deadline, chunks
 from skident.fitting.design import design_points
 from skident.fitting.standard_errors import parameter_jacobian
+from skident.linalg import lapack
 from skident.network import FeedforwardNetwork
 from skident.network.calculus import flatten_parameters, unflatten_parameters
 
@@ -173,7 +174,7 @@ class _Fit:
             information.flat[P * (len(information) + 1) :: len(information) + 1] += variance * self.precision
         else:
             information, gradient = self.information[:P, :P], gradient[:P]
-        covariance = np.linalg.inv(information)
+        covariance = lapack.inv(information)
         change = covariance @ gradient
         covariance = variance * covariance[:P, :P]
         return bootstrapped(candidate + change[:P], covariance, _DIGITS), np.sqrt(np.diag(covariance))
@@ -197,7 +198,7 @@ class _Fit:
         H, A, b = self.emulation.hidden(network, self.X[rows]), network.weights[-1], network.biases[-1]
         residual = self.Y[rows] - H @ A - b
         J = parameter_jacobian(network, self.X[rows])
-        linear = (J @ np.linalg.lstsq(J, residual.ravel(), rcond=None)[0]).reshape(residual.shape)
+        linear = (J @ lapack.lstsq(J, residual.ravel(), rcond=None)[0]).reshape(residual.shape)
         Y = self.Y[rows] - linear
         tried = [self.emulation]
         for exact in (False, True):
@@ -242,6 +243,7 @@ class _Fit:
         for change in (sign * step * 2.0**size for size in range(n_sizes) for sign in (1.0, -1.0)):
             gained = cost > 0.0
             while gained:
+                check_deadline()
                 changed = candidate.copy()
                 changed[k] += change
                 new = np.sum(self._residual(changed, rows) ** 2)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from skident.fitting.standard_errors import parameter_jacobian
+from skident.linalg import lapack
+from skident.oracle import OutOfBudgetError
 
 from .accuracy import polished_for_bits
 from .bits import LEAST_LOG10_ODDS, Bits
@@ -61,9 +63,12 @@ def round_validated(validation, format, emulate=None):
         reason += f" (relative error {validation.error:.1e})" if reason else ""
     if reason:
         return network, Bits(format, 0, network.n_parameters, 0.0, (reason,))
-    if accuracy.kind == "float32" and problem.held_out.noise_std is not None:
-        return round_from_single(problem, network, emulate)
-    return _round_from_double(validation, format)
+    try:
+        if accuracy.kind == "float32" and problem.held_out.noise_std is not None:
+            return round_from_single(problem, network, emulate)
+        return _round_from_double(validation, format)
+    except OutOfBudgetError as error:
+        return network, Bits(format, 0, network.n_parameters, 0.0, (f"bits were searched for: {error}",))
 
 
 def _round_from_double(validation, format):
@@ -88,12 +93,12 @@ def _fit_remaining(rounded, X, Y, digits):
     norms = np.linalg.norm(J, axis=0)
     if not np.all(norms > 0.0):
         return rounded.layers
-    change, _, rank, _ = np.linalg.lstsq(J / norms, residual)
+    change, _, rank, _ = lapack.lstsq(J / norms, residual)
     if rank < len(remaining):
         return rounded.layers
     left = residual - J @ (change / norms)
     std = np.sqrt(np.mean(left**2)) + np.finfo(float).eps * np.abs(Y).max()
-    error = _ERROR_FACTOR * std * np.sqrt(np.diagonal(np.linalg.inv((J / norms).T @ (J / norms)))) / norms
+    error = _ERROR_FACTOR * std * np.sqrt(np.diagonal(lapack.inv((J / norms).T @ (J / norms)))) / norms
     flat = np.concatenate([layer.values.ravel() for layer in rounded.layers])
     fitted = flat[remaining] + change / norms
     step = np.maximum(spacing(fitted, digits), np.finfo(float).tiny)

@@ -7,9 +7,10 @@ from functools import cached_property
 
 import numpy as np
 
+from skident.budget import check_deadline
 from skident.budget import chunk_bytes as default_chunk_bytes
 from skident.fitting.linear_units import reflection_slope
-from skident.linalg import column_units
+from skident.linalg import column_units, lapack
 from skident.network import Architecture
 from skident.network.calculus import forward, forward_jets, output_sensitivities
 from skident.optim import DenseNormalEquations, SeparableProblem, best_of, levenberg_marquardt
@@ -43,7 +44,7 @@ def mixing_matrices(blocks):
                 f"at least {left.shape[1] + 1} are needed. Give more rows of X."
             )
         left, right = left - left.mean(axis=0), right - right.mean(axis=0)
-        mixings.append(np.linalg.lstsq(left, right, rcond=None)[0])
+        mixings.append(lapack.lstsq(left, right, rcond=None)[0])
     return mixings
 
 
@@ -117,7 +118,7 @@ class CompletionProblem:
             return params
         weights, biases = self.layers(params)
         y = forward(weights[:-1], biases[:-1], self.activations[:-1], Z)
-        solution = np.linalg.lstsq(np.hstack([y, np.ones((len(y), 1))]), Y, rcond=None)[0]
+        solution = lapack.lstsq(np.hstack([y, np.ones((len(y), 1))]), Y, rcond=None)[0]
         params = params.copy()
         params[self.slices["W", len(self.widths) - 1]] = solution[:-1].ravel()
         params[self.slices["tau", len(self.widths) - 1]] = solution[-1]
@@ -243,6 +244,7 @@ def completion_starts(problem, blocks, given, n_starts, rng):
         yield np.ones(m), np.zeros(m), None
     stds = [column_units(Z)[1] for Z in blocks]
     for k in range(n_starts - (given is not None or not one_layer)):
+        check_deadline()
         factors = 1.0 if k == 0 else np.exp(rng.standard_normal(m))
         scales = (_SPREAD_ONE_LAYER if one_layer else 1.0) / stds[0] * factors
         yield scales, -scales * blocks[0].mean(axis=0), [1.0 / scales, *stds[1:]]

@@ -13,6 +13,7 @@ from skident.linalg import (
     DeficientRankError,
     RankOneOptions,
     find_rank_one,
+    lapack,
     leading_subspace,
     n_free_entries,
     svd,
@@ -140,12 +141,12 @@ def entangled_subspace(hessians, dimension, known=None):
     try:
         if known is None or len(known) == 0:
             return leading_subspace([H], dimension)
-        exact = np.linalg.qr(svec_outer(known).T)[0]
+        exact = lapack.qr(svec_outer(known).T)[0]
         if dimension <= len(known):
             return exact, _singular_values(H)
         rest, _ = leading_subspace([H - (H @ exact) @ exact.T], dimension - len(known))
         # Directions of small singular values carry the rounding of the subtraction.
-        rest = np.linalg.qr(rest - exact @ (exact.T @ rest))[0]
+        rest = lapack.qr(rest - exact @ (exact.T @ rest))[0]
         return np.hstack([exact, rest]), _singular_values(H)
     except DeficientRankError as error:
         raise NotIdentified(
@@ -160,7 +161,7 @@ def entangled_subspace(hessians, dimension, known=None):
 def _singular_values(H):
     """Singular values by the smaller Gram matrix, descending."""
     gram = H @ H.T if len(H) <= H.shape[1] else H.T @ H
-    return np.sqrt(np.clip(np.linalg.eigvalsh(gram)[::-1], 0.0, None))
+    return np.sqrt(np.clip(lapack.eigvalsh(gram)[::-1], 0.0, None))
 
 
 def independence(basis, vectors):
@@ -184,7 +185,7 @@ def spectral_drop(singular_values, dimension):
 def subspace_in_units(basis, scale):
     """An orthonormal svec basis (q, k) of Hessians by u as one of Hessians by ``x = center + scale * u``."""
     units = svec(1.0 / np.outer(scale, scale)) / svec(np.ones((len(scale),) * 2))
-    return np.linalg.qr(units[:, None] * basis)[0]
+    return lapack.qr(units[:, None] * basis)[0]
 
 
 _COPY_COSINE = 0.95  # of two candidates (18 degrees) that are taken for unconverged copies of one weight

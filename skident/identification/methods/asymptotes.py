@@ -16,6 +16,7 @@ __all__ = ["ALONE", "LINEAR_FAR_OUT", "METHOD"]
 
 LINEAR_FAR_OUT = ("softplus", "gelu", "silu", "elu")
 ALONE = "no other method applies"
+_MOST_ON_A_LINE = 500  # units of one hidden layer that are counted by default: twice as many are allowed (budget)
 _TRIES = 3  # searches on other lines; one in twenty fails
 
 
@@ -81,7 +82,7 @@ def _exact_network(problem, width, progress):
     return find_asymptotic_network(
         problem.oracle,
         get_activation(problem.activations[0]),
-        max_units=max(problem.options.max_neurons, width or 0),
+        max_units=max(problem.max_neurons(_MOST_ON_A_LINE), width or 0),
         rng=problem.rng,
         callback=progress,
     )
@@ -94,7 +95,7 @@ def _noisy_network(problem, width, progress):
     minimum: other lines are tried then.
     """
     oracle, names = problem.oracle, problem.activations[:1]
-    max_units = max(problem.options.max_neurons, width or 0)
+    max_units = max(problem.max_neurons(_MOST_ON_A_LINE), width or 0)
     names = LINEAR_FAR_OUT if problem.options.activations[0] == "auto" else names
     network = failure = None
     for _ in range(_TRIES):

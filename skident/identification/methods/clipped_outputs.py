@@ -60,7 +60,7 @@ def _fit(problem):
         return rng.choice(_SPREADS, (n, 1)) * rng.standard_normal((n, oracle.n_inputs))
 
     with problem.log.stage("fit between the plateaus", oracle) as entry:
-        max_units = min(problem.options.max_neurons, _MAX_UNITS)
+        max_units = min(problem.max_neurons(), _MAX_UNITS)
         budget = WorkBudget(deadline=oracle.budget.share(_SEARCH_SHARE))
         search = search_widths if problem.widths is None else search_weights
         network, residual = None, np.inf

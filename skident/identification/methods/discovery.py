@@ -72,6 +72,7 @@ class UnknownWidths:
         first = state.first_layer.find(problem, None, again=step.variant == AGAIN)
         if first is None:
             return None
+        problem = problem.allowing(len(first.biases))
         best = _best_network(problem, first, state.first_layer)
         if best is not None and best.error <= max(problem.accepted_error, _MAX_ERROR):
             return best
@@ -225,10 +226,18 @@ def _more_hidden_layers(problem, view, n_behind, m_1, m_L):
 
 
 def _minimal(problem, candidate):
-    """Polish, remove redundant units, and polish again."""
+    """Polish, remove redundant units, and polish again, as far as time allows."""
     found = polished_attempt(problem, candidate.network, candidate.residual, "polish", candidate.method)
     if isinstance(get_activation(found.network.activations[0]), PartlyLinear):  # linear units pass values on
         return found
+    try:
+        return _without_redundant_units(problem, candidate, found)
+    except OutOfBudgetError:  # they stay
+        return found
+
+
+def _without_redundant_units(problem, candidate, found):
+    """The attempt with fewer units and polished again, if that explains the outputs as well; else as it is."""
     U = design_where_units_vary(found.network)
     redundant = redundant_units(found.network, U, deadline=problem.oracle.budget.deadline)
     tol, noise = problem.options.tol, problem.held_out.relative_noise

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 
 from skident.fitting.design import design_points
-from skident.linalg import column_units
+from skident.linalg import column_units, lapack
 from skident.network import FeedforwardNetwork, change_inputs
 from skident.optim import best_of
 
@@ -83,7 +83,7 @@ def _complemented(problem, found):
     """The attempt with units that noise hid at large inputs, for one hidden layer and noise."""
     network, sigma = found.network, problem.held_out.noise_std
     one_layer = len(network.weights) == 2 and network.output_activation == "identity"
-    at_most = problem.options.max_neurons if problem.widths is None else problem.widths[0]
+    at_most = problem.max_neurons(network.layer_widths[0]) if problem.widths is None else problem.widths[0]
     # Logits lose accuracy where probabilities are near 0 and 1: no noise that a single number describes.
     complete = network.layer_widths[0] >= at_most or problem.oracle.response == "predict_proba"
     if (
@@ -117,7 +117,7 @@ def _center(problem, variant, attempts):
     extractor = next((a.extractor for a in attempts if a.extractor is not None), None)
     if variant == INFLECTION and extractor is not None and extractor.scales_ is not None:
         W, b = _first_layer(extractor, problem.oracle)
-        return center - scale * np.linalg.lstsq(W.T, b, rcond=_INFLECTION_RCOND)[0]
+        return center - scale * lapack.lstsq(W.T, b, rcond=_INFLECTION_RCOND)[0]
     u = _CENTER_SPREAD * problem.rng.standard_normal((1, len(center))) / np.sqrt(len(center))
     # A margin for derivatives: that of the center, if it is small.
     template = problem.pipeline.extractor

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.linalg import lapack
 from skident.network import FeedforwardNetwork
 
 from ..attempt import Attempt, max_error_over_deviation, relative_to_deviation
@@ -36,7 +37,7 @@ class LinearFit:
             n, rng = max(_FEWEST, _OUTPUTS * (oracle.n_inputs + 1)), problem.rng
             U, Y = oracle.query_precise(lambda n, factor: factor * rng.standard_normal((n, oracle.n_inputs)), n)
             design = np.column_stack([U, np.ones(len(U))])
-            A = np.linalg.lstsq(design, Y, rcond=None)[0]
+            A = lapack.lstsq(design, Y, rcond=None)[0]
             entry["residual"] = float(np.abs(design @ A - Y).max())
         network = FeedforwardNetwork([A[:-1]], [A[-1]], "identity", "identity")
         held_out = problem.held_out

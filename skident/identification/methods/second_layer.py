@@ -222,7 +222,7 @@ def _widths(problem, n_first, n_units):
     """Widths of the second layer to design for: the given one, or increasing ones."""
     if n_units is not None:
         return [n_units]
-    most = problem.options.max_neurons - n_first
+    most = problem.max_neurons(n_first) - n_first
     if problem.held_out.noise_std is not None:
         widths = [int(np.ceil(factor * n_first)) for factor in _WIDTH_FACTORS]
         if fit_design(problem.oracle.n_inputs, (n_first, widths[0], problem.oracle.n_outputs)) is None:

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.linalg
 
 from skident.budget import check_deadline
+from skident.linalg import lapack
 from skident.network import get_activation
 
 from ..query_points import query_block
@@ -161,7 +162,7 @@ def find_first_biases(oracle, first, activation, rng, *, n_next=None, noise=0.0)
     g = get_activation(activation)
     W, b = first.weights, first.biases
     D, m = W.shape
-    if m > D or np.linalg.cond(W) > _MAX_CONDITION or m < 2:
+    if m > D or lapack.cond(W) > _MAX_CONDITION or m < 2:
         return first, None, np.inf
     n = _MIN_POINTS + int(np.ceil(_POINTS_PER_UNIT * m / (oracle.n_outputs or 1)))
     step = gradient_step(oracle.accuracy, noise)
@@ -188,7 +189,7 @@ def _precise_points(oracle, W, b, n, rng):
     if oracle.response == "predict":
         return _SPREAD * rng.standard_normal((n, W.shape[1]))
     Z = _SPREAD * rng.standard_normal((_CANDIDATES * n, W.shape[1]))
-    error = oracle.query((Z - b) @ np.linalg.pinv(W))[1]
+    error = oracle.query((Z - b) @ lapack.pinv(W))[1]
     return Z[np.argsort(error, kind="stable")[:n]]
 
 
@@ -197,7 +198,7 @@ def preactivation_gradients(oracle, W, b, Z, step, units=None):
 
     The points are queried in blocks, so that memory is bounded.
     """
-    inverse = np.linalg.pinv(W)  # rows u with W^T u = z
+    inverse = lapack.pinv(W)  # rows u with W^T u = z
     U, inverse = (Z - b) @ inverse, inverse if units is None else inverse[units]
     moves = np.array([-2.0, -1.0, 1.0, 2.0])[:, None, None] * step * inverse
     size = max(1, _BLOCK_ENTRIES // moves.size)

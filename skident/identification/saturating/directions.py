@@ -8,6 +8,9 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from scipy.stats import chi2
 
+from skident.budget import check_deadline
+from skident.linalg import lapack
+
 from ..query_points import random_tangents
 from .step_fraction import StepFraction, solve_series
 
@@ -194,7 +197,7 @@ def _profiles(fraction, circle, steps, noisy, z_noises):
 def _weights(fraction, profile, middles, circle, rng, noisy):
     """Weights (t, D) from the slopes of z along circle, radius and all other directions, and their errors (t,)."""
     frame, D = circle.frame, len(circle.frame)
-    others = np.linalg.qr(np.column_stack([frame, rng.standard_normal((D, D - 2))]))[0][:, 2:]
+    others = lapack.qr(np.column_stack([frame, rng.standard_normal((D, D - 2))]))[0][:, 2:]
     slopes, errors = _match(fraction, profile, middles, others, noisy)
     weights = middles.rate[:, None] * middles.tangent + slopes[:, :1] * middles.radial + slopes[:, 1:] @ others.T
     return weights, errors
@@ -260,6 +263,7 @@ def _match_some(fraction, profile, middles, some, directions, step, two_sided):
     step = np.broadcast_to(step[some, None], directions.shape[:2]).copy()
     slopes, errors = np.full(step.shape, np.nan), np.full(step.shape, np.nan)
     for _ in range(_MATCH_ATTEMPTS):
+        check_deadline()
         r, k = np.nonzero(np.isnan(slopes))
         if len(r) == 0:
             break

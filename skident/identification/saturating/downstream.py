@@ -11,6 +11,7 @@ from skident.fitting.design import design_points
 from skident.fitting.least_squares import Stopping, fit_network
 from skident.fitting.random_starts import StartLimits, fit_from_random_starts, fit_smallest_network
 from skident.fitting.small_starts import fit_from_small_starts, small_starts_apply
+from skident.linalg import lapack
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified
 
@@ -63,9 +64,9 @@ def _at_vertices(oracle, first, n_samples, rng):
     """Signs of all pre-activations (n, m_1) and inputs (n, D) where every unit is saturated."""
     W, b = first.weights, first.biases
     D, m = W.shape
-    if m <= D and np.linalg.cond(W) < _MAX_CONDITION:
+    if m <= D and lapack.cond(W) < _MAX_CONDITION:
         signs = _different_signs(n_samples, m, rng)
-        return signs, np.linalg.lstsq(W.T, (1.5 * SATURATED * signs - b).T, rcond=None)[0].T
+        return signs, lapack.lstsq(W.T, (1.5 * SATURATED * signs - b).T, rcond=None)[0].T
     U = random_sphere(4 * n_samples, D, first.radius, rng)
     Z = U @ W + b
     U = U[np.abs(Z).min(axis=1) > SATURATED][:n_samples]
@@ -105,7 +106,7 @@ def query_interior(oracle, first, activation, n_samples, rng):
     """
     n = n_samples if oracle.response == "predict" else 2 * n_samples  # up to half of a classifier's are imprecise
     Z = _SPREAD * rng.standard_normal((n, len(first.biases)))
-    H, Y = _precise_samples(oracle, activation(Z), (Z - first.biases) @ np.linalg.pinv(first.weights))
+    H, Y = _precise_samples(oracle, activation(Z), (Z - first.biases) @ lapack.pinv(first.weights))
     return H[:n_samples], Y[:n_samples]
 
 

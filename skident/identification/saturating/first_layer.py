@@ -9,6 +9,7 @@ import numpy as np
 
 from skident.base.parameters import check_layer_widths
 from skident.fitting.design import design_points
+from skident.linalg import lapack
 from skident.network import Architecture, get_activation
 from skident.oracle import BlackBoxError, NotIdentified, above_rounding
 
@@ -250,7 +251,7 @@ class _Search:
 
     def _circle(self, radius):
         """Search a new half circle: number of its steps, and how many of them stay unexplained."""
-        circle = Circle(np.linalg.qr(self.rng.standard_normal((self.oracle.n_inputs, 2)))[0], radius)
+        circle = Circle(lapack.qr(self.rng.standard_normal((self.oracle.n_inputs, 2)))[0], radius)
         accurate = ~self._inaccurate()
         weights, biases, errors = (known[..., accurate] for known in self._known())
         angles, slopes = circle.crossings(weights, biases)

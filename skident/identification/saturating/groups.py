@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.polynomial import chebyshev
 
-from skident.linalg import svd
+from skident.budget import check_deadline
+from skident.linalg import lapack, svd
 from skident.network import get_activation
 from skident.optim import fit_coefficients
 
@@ -78,7 +79,7 @@ def resolve_in_groups(query, circle, steps, size, activation, rng, count):
     of nearly all units. `size` is from `group_size`; ``count(name)`` is a context that counts queries.
     """
     D, estimates = len(circle.frame), [None] * len(steps)
-    basis = np.linalg.qr(np.column_stack([circle.frame, rng.standard_normal((D, D - 2))]))[0]
+    basis = lapack.qr(np.column_stack([circle.frame, rng.standard_normal((D, D - 2))]))[0]
     basis[:, :2] = circle.frame
     with count("profile"):
         shapes = _StepShapes(query, circle, steps, get_activation(activation))
@@ -164,6 +165,7 @@ class _StepShapes:
         weights[:, :2] = self.rate[:, None] * tangent + ((self.z_middle - biases) / self._radius)[:, None] * radial
         step = np.repeat(_TANGENT_SHIFT / self.rate[:, None], s - 2, axis=1)
         for _ in range(_MATCH_ATTEMPTS):
+            check_deadline()
             unit, column = np.nonzero(np.isnan(weights[:, 2:]) & self.good[:, None])
             if len(unit) == 0:
                 break
@@ -189,7 +191,7 @@ def _groups(part, todo, done, known, size, share, rng):
         candidates = np.concatenate([np.array(left)[draw(len(left), n_new)], old], axis=1)
         M, beta = part.weights[candidates], part.biases[candidates]
         _, singular, vh = svd(M)
-        null, foot = vh[:, -1], -np.einsum("cij,cj->ci", np.linalg.pinv(M), beta)
+        null, foot = vh[:, -1], -np.einsum("cij,cj->ci", lapack.pinv(M), beta)
         slope = np.abs(null @ part.weights[known].T)
         offset = np.abs(foot @ part.weights[known].T + part.biases[known])
         inside = np.any(known[None, :, None] == candidates[:, None, :], axis=2)
@@ -206,16 +208,16 @@ def _derivatives(query, part, members, point, null, basis):
     If a unit's weights in the subspace are wrong, the outputs change along `null`, too.
     """
     W, s = part.weights[members], part.basis.shape[1]
-    inner, outer = part.basis @ np.linalg.pinv(W), basis[:, s:]
+    inner, outer = part.basis @ lapack.pinv(W), basis[:, s:]
     step = _STEP * np.sqrt(s) / np.linalg.norm(W, axis=1).mean()
     F = query(np.concatenate([point[None], [point + step * null], point + _STEP * inner.T, point + step * outer.T]))
     k = len(members)
     A, B = (F[2 : k + 2] - F[0]).T / _STEP, (F[k + 2 :] - F[0]).T / step
     sizes = np.linalg.norm(A, axis=0)
     full = np.zeros((k, len(point)))
-    if np.any(sizes < _MIN_DERIVATIVE * part.heights[members]) or np.linalg.cond(A / sizes) > _MAX_CONDITION:
+    if np.any(sizes < _MIN_DERIVATIVE * part.heights[members]) or lapack.cond(A / sizes) > _MAX_CONDITION:
         return full, np.inf
-    rest = np.linalg.lstsq(A / sizes, B, rcond=None)[0] / sizes[:, None]
+    rest = lapack.lstsq(A / sizes, B, rcond=None)[0] / sizes[:, None]
     usual = max(np.linalg.norm(B), np.finfo(float).tiny)
     along_null = np.linalg.norm(F[1] - F[0]) / step * np.sqrt(B.shape[1]) / usual
     residual = max(np.linalg.norm(A @ rest - B) / usual, along_null * _OUT_OF_SPAN / _ALONG_NULL)

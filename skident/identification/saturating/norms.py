@@ -9,6 +9,7 @@ from numpy.polynomial import chebyshev
 from scipy.stats import chi2
 
 from skident.fitting.directions_at_saturation import EXPONENTIAL_RATES
+from skident.linalg import lapack
 from skident.network import get_activation
 from skident.optim import BatchedSeparableProblem, Ending, batched_levenberg_marquardt
 
@@ -187,7 +188,8 @@ def tail_norms(oracle, base, normals, norms, activation, reach=_REACH):
     found, error = norms.copy(), np.full(m, np.inf)
     s = reach / norms[:, None]
     F = _along(oracle, base, normals, s)
-    height = np.maximum(np.abs(F - F[:, -1:]).max(axis=(1, 2)), np.finfo(float).tiny)
+    rounding = np.maximum(np.finfo(float).eps * np.abs(F).max(axis=(1, 2)), np.finfo(float).tiny)
+    height = np.maximum(np.abs(F - F[:, -1:]).max(axis=(1, 2)), rounding)
     deviation = np.linalg.norm(F - F[:, -1:], axis=2) / height[:, None]
     # A step that is low beside the outputs is lost in their rounding sooner.
     lost = _END_ROUNDINGS * oracle.accuracy.eps
@@ -223,7 +225,7 @@ def _fit_rate(s, D, rate):
 
     def residuals(a):
         V = np.exp(-rate * a[:, None] * (s - s[0]))[..., None] ** np.arange(1, _POWERS + 1) / size[:, None]
-        Q, _ = np.linalg.qr(V / np.linalg.norm(V, axis=1, keepdims=True))
+        Q, _ = lapack.qr(V / np.linalg.norm(V, axis=1, keepdims=True))
         return np.linalg.norm(weighted - Q @ (np.swapaxes(Q, 1, 2) @ weighted), axis=(1, 2)) / np.sqrt(len(s))
 
     # The far half of the tail is nearly one exponential: its slope is a start good to some per cent.

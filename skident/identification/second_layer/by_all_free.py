@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import erf, erfinv
 
-from skident.linalg import n_symmetric_entries, svd
+from skident.linalg import lapack, n_symmetric_entries, svd
 from skident.network import get_activation
 from skident.optim import DenseNormalEquations, best_of, levenberg_marquardt
 from skident.oracle import NotIdentified
@@ -67,7 +67,7 @@ def recover_with_all_units_free(downstream, design, n_units):
     At centers all over pre-activation space, coefficients of order p in true hidden coordinates are sums of the same
     m_2 powers. The bias corrections are those that leave least outside m_2 dimensions. Each try has other centers.
     """
-    if np.linalg.cond(downstream.weights) > _MAX_CONDITION:
+    if lapack.cond(downstream.weights) > _MAX_CONDITION:
         raise NotIdentified(
             "second layer", "rank", "the first layer's weights are too nearly dependent to choose all pre-activations"
         )
@@ -103,7 +103,7 @@ def _recover(downstream, design, n_units, spread):
 
 def _tensors(downstream, rule, centers):
     """Taylor coefficients (n, m_L, d_q), q = 0, ..., p, each center in its own chart."""
-    units, moves = np.arange(downstream.shape[1]), np.linalg.pinv(downstream.weights)
+    units, moves = np.arange(downstream.shape[1]), lapack.pinv(downstream.weights)
     points = (centers - downstream.biases) @ moves
     patches = [Patch(units, units[:0], moves, point[None], np.zeros((1, 0))) for point in points]
     if downstream.center_outputs is None:

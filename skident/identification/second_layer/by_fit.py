@@ -11,6 +11,7 @@ from skident.budget import memory_allows
 from skident.fitting.downstream_of_known_units import DownstreamOfKnownUnits
 from skident.fitting.grow_and_prune import GrowPruneLimits, grow_and_prune, prune_within_tolerance
 from skident.fitting.wide_layer import bytes_of_wide_fit, fit_wide_layer
+from skident.linalg import lapack
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified
 
@@ -85,14 +86,14 @@ def query_where_few_units_are_free(downstream, n):
     (D, m), rng = downstream.shape, downstream.rng
     farthest = _MAX_DISTANCE if downstream.accuracy is None else _NOISY_MAX_DISTANCE
     length_scale = 1.0 / np.median(np.linalg.norm(downstream.weights, axis=0))
-    center = -np.linalg.lstsq(downstream.weights.T, downstream.biases, rcond=_CENTER_RANK_TOL)[0]
+    center = -lapack.lstsq(downstream.weights.T, downstream.biases, rcond=_CENTER_RANK_TOL)[0]
     X = rng.standard_normal((n, D)) * length_scale
     X = X * np.exp(rng.uniform(np.log(_MIN_DISTANCE), np.log(farthest), (n, 1))) + center
     for i in range(n):
         free = rng.permutation(m)[: i % (min(D, m) + 1)]
         wanted = preactivations_of(downstream.activation, rng.uniform(-_MAX_OUTPUT, _MAX_OUTPUT, len(free)))
         W = downstream.weights[:, free]
-        moved = X[i] + np.linalg.lstsq(W.T, wanted - downstream.biases[free] - X[i] @ W, rcond=None)[0]
+        moved = X[i] + lapack.lstsq(W.T, wanted - downstream.biases[free] - X[i] @ W, rcond=None)[0]
         if np.linalg.norm(moved) < downstream.farthest:
             X[i] = moved
     X = downstream.representable(X)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import erfinv
 
+from skident.linalg import lapack
 from skident.network import FeedforwardNetwork, get_activation, with_skip_of_first_layer
 from skident.oracle import Accuracy, NotIdentified
 
@@ -156,7 +157,7 @@ def network_with_skip(downstream, first, second):
     X = downstream.rng.standard_normal((_QUERIES_PER_COLUMN * (m_1 + len(second[1]) + 1), D))
     H, Y = g(X @ first[0] + first[1]), downstream.query(X)
     columns = np.column_stack([H, g(H @ second[0] + second[1]), np.ones(len(H))])
-    fitted = np.linalg.lstsq(columns, Y, rcond=_READOUT_RANK_TOL)[0]
+    fitted = lapack.lstsq(columns, Y, rcond=_READOUT_RANK_TOL)[0]
     left = np.linalg.norm(Y - columns @ fitted) / max(float(np.linalg.norm(Y - Y.mean(axis=0))), np.finfo(float).tiny)
     weights, biases = [first[0], second[0], fitted[m_1:-1]], [first[1], second[1], fitted[-1]]
     network = FeedforwardNetwork(weights, biases, downstream.activation)
@@ -168,7 +169,7 @@ def _output_layer(G, V, Y):
     spread = max(float(np.linalg.norm(Y - Y.mean(axis=0))), np.finfo(float).tiny)
     difference = Y - G @ V
     of_curves = np.linalg.norm(difference - difference.mean(axis=0)) / spread
-    fitted = np.linalg.lstsq(np.column_stack([G, np.ones(len(G))]), Y, rcond=_READOUT_RANK_TOL)[0]
+    fitted = lapack.lstsq(np.column_stack([G, np.ones(len(G))]), Y, rcond=_READOUT_RANK_TOL)[0]
     of_fit = np.linalg.norm(Y - G @ fitted[:-1] - fitted[-1]) / spread
     if of_curves < 2.0 * of_fit + _SMALL_RESIDUAL:
         return V, difference.mean(axis=0), float(of_curves)

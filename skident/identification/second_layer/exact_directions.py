@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from skident.linalg import lapack
+
 from ..query_points import query_block
 from .kernel.patch import SATURATED, rays_of_one_unit, saturated
 
@@ -145,7 +147,7 @@ class _RayBundle:
         missing = delta - (far - near) @ w  # of the change of pre-activation, what the weights do not explain
         along = far - near - ((far - near) @ w)[..., None] * w / (w @ w)  # norms are not determined here
         scale = np.sqrt(steepness[steep])
-        return np.linalg.lstsq(along[steep] * scale[:, None], missing[steep] * scale, rcond=_RANK_TOL)[0]
+        return lapack.lstsq(along[steep] * scale[:, None], missing[steep] * scale, rcond=_RANK_TOL)[0]
 
 
 def _ray_bundle(first, unit, tols, rng):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.linalg import lapack
 from skident.network import get_activation
 
 from ..query_points import query_block
@@ -76,5 +77,5 @@ def profile_of_unit(z, Y, name):
     weight = 1.0 - output[steep] ** 2
     A = np.column_stack([z[steep], np.ones(np.count_nonzero(steep))])
     true = np.arctanh(output[steep]) / half_range
-    factor, shift = np.linalg.lstsq(A * weight[:, None], true * weight, rcond=None)[0]
+    factor, shift = lapack.lstsq(A * weight[:, None], true * weight, rcond=None)[0]
     return (factor, shift, change / half_range) if 1.0 / _FACTOR < factor < _FACTOR else None

@@ -13,6 +13,8 @@ from skident.identification.piecewise.shallow.visible_units import VisibleUnits
 from skident.network import change_outputs
 from skident.oracle import Oracle
 
+pytestmark = pytest.mark.usefixtures("own_seconds")
+
 
 def classifier(widths, seed, scale=1.0):
     """Logits in float64, and a float32 callable that answers class probabilities, or that of the second of two."""

@@ -75,7 +75,7 @@ def test_no_additive_units():
         pytest.param(residual_block, id="residual block"),
     ],
 )
-def test_outputs_that_read_both_layers(make, tmp_path):
+def test_outputs_that_read_both_layers(make, tmp_path, own_seconds):
     n_exact = 0
     for seed in range(3):
         model = make(seed)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.linalg import lapack
+
 from .facets import find_facet
 from .points import bisect, random_crossings, sizes
 from .units import Pencil
@@ -82,7 +84,7 @@ def _between(labels, on, off, v, rng):
     if len(facets) < 2:
         return None
     planes = np.array([f.plane for f in facets])  # labels move up to _MOVE beyond the bend: it lies on both planes
-    correction = np.linalg.lstsq(planes[:, :-1], planes @ np.append(at[0], 1.0), rcond=None)[0]
+    correction = lapack.lstsq(planes[:, :-1], planes @ np.append(at[0], 1.0), rcond=None)[0]
     return (Pencil(planes, at[0] - correction), facets) if np.linalg.norm(correction) < _MAX_CORRECTION else None
 
 
@@ -109,7 +111,7 @@ def _unit(v):
 def aim_along(beyond, facet, other):
     """Target of a path on `beyond` along its ridge with `facet`, to where the bend to `other` continues."""
     q, C = beyond.point, other.plane
-    basis = np.linalg.qr(np.column_stack([beyond.normal, facet.normal]))[0]
+    basis = lapack.qr(np.column_stack([beyond.normal, facet.normal]))[0]
     d = C[:-1] - basis @ (basis.T @ C[:-1])
     slope = C[:-1] @ d
     t = -(C @ np.append(q, 1.0)) / slope if slope > 0 else 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 from skident.oracle import NotIdentified
 
 from .aiming import aimed_pencils, moves
@@ -233,7 +233,7 @@ class FirstLayer:
         planes = np.vstack([H, np.column_stack([missing, np.zeros(len(missing))])])
         votes = []
         for facet in [*self.earlier, *self.facets]:
-            c, *_ = np.linalg.lstsq(planes[:, :-1].T, facet.normal, rcond=None)
+            c, *_ = lapack.lstsq(planes[:, :-1].T, facet.normal, rcond=None)
             if np.linalg.norm(planes[:, :-1].T @ c - facet.normal) < _FITS:
                 on = np.abs(c) > _ACTIVE * np.abs(c).max()
                 votes.append(np.where(on, 1, -1) * np.sign(planes @ np.append(facet.point, 1.0)))

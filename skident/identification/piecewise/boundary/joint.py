@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import lapack, solve_triangular
+import scipy.linalg
 from scipy.optimize import linprog
 
 from skident.budget import check_deadline
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 
 from .large import jumps_fitted
 from .points import sizes
@@ -79,7 +79,7 @@ def null_space(H, X, pairs, n_classes, tol=_NULL_TOL):
     M[rows, pairs[:, 1]] -= F
     M = M[:, 1:].reshape(len(X), -1)
     if len(M) > 2 * M.shape[1]:
-        M = np.linalg.qr(M, mode="r")
+        M = lapack.qr(M, mode="r")
     _, s, V = svd(M)
     s = np.append(s, np.zeros(M.shape[1] - len(s)))[::-1]
     bound = tol * np.sqrt(len(X))
@@ -174,7 +174,7 @@ class Precision:
         _, J, keep = _linearized(self._H, self._coef, X, pairs)
         errors = np.inf
         if self._regular() and len(X):
-            leverages = np.sum(solve_triangular(self._R, J.T, trans=1) ** 2, axis=0)
+            leverages = np.sum(scipy.linalg.solve_triangular(self._R, J.T, trans=1) ** 2, axis=0)
             errors = _ROUNDING * np.sqrt(np.quantile(leverages, _MOST))
         self._R = _with_rows(self._R, J[keep])
         return errors
@@ -189,25 +189,25 @@ class Precision:
         """The largest standard error of an entry of a hyperplane."""
         if not self._regular():
             return np.inf
-        inverse = lapack.dtrtri(self._R)[0]
+        inverse = scipy.linalg.lapack.dtrtri(self._R)[0]
         return _ROUNDING * np.sqrt(np.sum(inverse[: self._H.size] ** 2, axis=1).max(initial=0.0))
 
 
 def _with_rows(R, J):
     """Triangular factor of the rows that `R` (k, n) factorizes and rows J; those of a square one cost n^2 each."""
     if R.shape[0] == R.shape[1]:
-        return np.triu(lapack.dtpqrt(0, min(_BLOCK, len(R)), R, J)[0])
-    return np.linalg.qr(np.vstack([R, J]), mode="r")
+        return np.triu(scipy.linalg.lapack.dtpqrt(0, min(_BLOCK, len(R)), R, J)[0])
+    return lapack.qr(np.vstack([R, J]), mode="r")
 
 
 def damped_solution(A, b, damping):
     """Damped least squares: about the shortest solution if equations are missing."""
     n = A.shape[1]
     damping = damping * np.sqrt(np.mean(A**2))
-    R = np.linalg.qr(np.column_stack([A, b]), mode="r")
+    R = lapack.qr(np.column_stack([A, b]), mode="r")
     if len(A) < n or _smallest_singular_value(R[:n, :n]) < _UNDAMPED * damping:
-        R = np.linalg.qr(np.vstack([R, damping * np.eye(n, n + 1)]), mode="r")
-    return solve_triangular(R[:n, :n], R[:n, n])
+        R = lapack.qr(np.vstack([R, damping * np.eye(n, n + 1)]), mode="r")
+    return scipy.linalg.solve_triangular(R[:n, :n], R[:n, n])
 
 
 def _smallest_singular_value(R):
@@ -216,7 +216,7 @@ def _smallest_singular_value(R):
         return 0.0
     v = np.ones(len(R)) / np.sqrt(len(R))
     for _ in range(_ITERATIONS):
-        v = solve_triangular(R, solve_triangular(R, v, trans=1))
+        v = scipy.linalg.solve_triangular(R, scipy.linalg.solve_triangular(R, v, trans=1))
         size = np.linalg.norm(v)
         v /= size
     return 1.0 / np.sqrt(size)

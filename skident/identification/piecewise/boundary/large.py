@@ -7,6 +7,7 @@ from scipy.linalg import solve_triangular
 from scipy.sparse.linalg import LinearOperator, lsqr
 
 from skident.budget import check_deadline
+from skident.linalg import lapack
 
 from .points import sizes
 
@@ -57,7 +58,7 @@ def jumps_fitted(H, column, X, enough=0.0):
 
 
 def _factor(A):
-    return np.linalg.cholesky(A + _RIDGE * np.mean(np.diag(A)) * np.eye(len(A)))
+    return lapack.cholesky(A + _RIDGE * np.mean(np.diag(A)) * np.eye(len(A)))
 
 
 def _solved(L, V, adjoint):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 
 from .points import bisect
 
@@ -39,7 +39,7 @@ def with_missing_unit(labels, logits, X, known, rng):
     for k in range(_TRIES):
         near = np.linalg.norm(h - h[rng.randint(len(h))], axis=1)
         use = np.argsort(near)[: unknowns + _EXTRA] if k else np.arange(len(h))
-        v, _, _, s = np.linalg.lstsq(h[use], values[use], rcond=None)
+        v, _, _, s = lapack.lstsq(h[use], values[use], rcond=None)
         if s[-1] < _MIN_SINGULAR * s[0] or np.abs(h[use] @ v - values[use]).max() > _FIT * np.abs(values[use]).max():
             continue
         side = np.sign(h[use] @ v)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.linalg import lapack
+
 __all__ = ["Peeled", "Projected"]
 
 _MARGIN = 1e-6  # of inputs from the walls of the region, in standard deviations of inputs
@@ -83,4 +85,4 @@ class Peeled(Projected):
         depth = np.exp(rng.uniform(*np.log(_DEPTHS), (n, 1)))
         raised = np.maximum(H, 0.0) + depth * np.abs(rng.standard_normal(H.shape)) + 10 * _MARGIN
         H = np.where(self.linear, H, raised)
-        return np.linalg.solve(self.planes[:, :-1], (H - self.planes[:, -1]).T).T
+        return lapack.solve(self.planes[:, :-1], (H - self.planes[:, -1]).T).T

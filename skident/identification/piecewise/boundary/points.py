@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.linalg import lapack
+
 __all__ = ["PARTS", "bisect", "bracket", "orthonormal_complement", "random_crossings", "sizes"]
 
 _BISECTION_TOL = 4e-16  # relative to 1 + |x|: two roundings of float64
@@ -22,7 +24,7 @@ def sizes(X):
 def orthonormal_complement(u, rng):
     """Random orthonormal rows (D - 1, D) orthogonal to u (D,)."""
     A = rng.standard_normal((len(u), len(u) - 1))
-    return np.linalg.qr(np.column_stack([u, A]))[0][:, 1:].T
+    return lapack.qr(np.column_stack([u, A]))[0][:, 1:].T
 
 
 def bisect(labels, X, U, low, high, below, tol=None):

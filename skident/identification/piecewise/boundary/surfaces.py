@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.linalg import lapack
+
 from .joint import MAX_UNKNOWNS, Logits, refined
 from .points import PARTS, bisect, bracket, sizes
 
@@ -273,11 +275,11 @@ class Surface:
 def _fitted(A, b):
     """Least squares without the few equations of points beyond unknown bends, and the largest residual."""
     for _ in range(_MAX_OUTLIERS + 1):
-        u = np.linalg.lstsq(A, b, rcond=None)[0]
+        u = lapack.lstsq(A, b, rcond=None)[0]
         off = np.abs(A @ u - b)
         if off.max() < _MAX_RESIDUAL or len(A) <= A.shape[1] + 1:
             break
-        free = 1.0 - np.sum(np.linalg.qr(A)[0] ** 2, axis=1)  # an outlier moves the fit towards itself
+        free = 1.0 - np.sum(lapack.qr(A)[0] ** 2, axis=1)  # an outlier moves the fit towards itself
         k = np.argmax(off**2 / np.maximum(free, _ROUNDING))
         A, b = np.delete(A, k, axis=0), np.delete(b, k)
     return u, off.max()

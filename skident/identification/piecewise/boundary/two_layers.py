@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from skident.linalg import lapack
 from skident.oracle import NotIdentified
 
 from .checks import wrong_boundary_points
@@ -103,7 +104,7 @@ def _inner_search(first, planes, linear):
 def _composed(basis, planes, linear, found):
     """Logits in inputs of logits recovered in coordinates y of the region where the first layer is active."""
     A, b = planes[:, :-1], planes[:, -1]
-    to_y = np.linalg.inv(A)  # y = to_y (h - b)
+    to_y = lapack.inv(A)  # y = to_y (h - b)
     H, m, coef = found.hyperplanes, len(found.hyperplanes), found.coef.copy()
     second = np.column_stack([H[:, :-1] @ to_y, H[:, -1] - H[:, :-1] @ to_y @ b])
     slopes = found.coef[m:-1]
@@ -172,7 +173,7 @@ def _inner_starts(search, logits, X):
     for h in logits.hidden(X[:_MAX_STARTS]):
         for depth in _DEPTHS:
             raised = h + ~logits.linear * depth * (0.1 + np.abs(rng.standard_normal(len(h))))
-            y = np.linalg.solve(labels.planes[:, :-1], raised - labels.planes[:, -1])
+            y = lapack.solve(labels.planes[:, :-1], raised - labels.planes[:, -1])
             u = rng.standard_normal(len(y))
             u /= np.linalg.norm(u)
             seen = labels(y + _GRID[:, None] * u)

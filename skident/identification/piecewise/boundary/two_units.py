@@ -11,6 +11,8 @@ from itertools import product
 
 import numpy as np
 
+from skident.linalg import lapack
+
 from .growth import just_beyond
 from .joint import Logits
 
@@ -29,7 +31,7 @@ def _jumps(one, middle, two):
     if len(middle) <= 3:
         return None  # three normals in the plane are dependent anyway
     A = np.column_stack([one[:-1], two[:-1]])
-    shares, _, _, s = np.linalg.lstsq(A, middle[:-1], rcond=None)
+    shares, _, _, s = lapack.lstsq(A, middle[:-1], rcond=None)
     if s[-1] < _APART or np.min(shares) < _MIN_SHARE or np.linalg.norm(A @ shares - middle[:-1]) > _DEPENDENT:
         return None
     return middle - shares[:, None] * np.array([one, two])
@@ -47,7 +49,7 @@ def units_at_corner(labels, base, one, two, x, d, rng):
     if not len(Y):
         return None, []
     Z = np.column_stack([Y, np.ones(len(Y))]) @ np.column_stack([one.plane, two.plane, base.plane])
-    scales, _, _, s = np.linalg.lstsq(Z[:, :2], Z[:, 2], rcond=None)
+    scales, _, _, s = lapack.lstsq(Z[:, :2], Z[:, 2], rcond=None)
     off = np.abs(Z[:, :2] @ scales - Z[:, 2]).max()
     if s[-1] < _APART * s[0] or np.min(scales) < _MIN_SHARE or off > _FITS * np.abs(Z[:, 2]).max():
         return None, Y

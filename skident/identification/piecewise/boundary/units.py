@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 
 __all__ = ["Pencil", "Units", "common_hyperplane"]
 
@@ -79,7 +79,7 @@ class Units:
 
 def _span(pencil):
     """Orthonormal basis (D + 1, 2)."""
-    return np.linalg.qr(pencil.planes.T)[0]
+    return lapack.qr(pencil.planes.T)[0]
 
 
 def _contains(pencil, w):

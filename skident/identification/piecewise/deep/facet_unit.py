@@ -6,7 +6,7 @@ import numpy as np
 import scipy.linalg
 
 from skident.budget import check_deadline, chunks
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 
 __all__ = ["CONTRADICTION", "SAME_DIRECTION", "FacetUnit", "intersection"]
 
@@ -45,7 +45,6 @@ _NEAR_POINTS = 400  # predicted points among which those nearest to undetermined
 _NEAR_LINES = 800  # on which they are predicted
 _PER_BOUNDARY = 4  # of them per boundary
 
-_SVD = 20.0  # operations of a singular value decomposition, over n m^2 (Golub and Van Loan, section 8.6)
 _COPIES = 4  # arrays of a chunk of points or features
 
 
@@ -86,7 +85,7 @@ class FacetUnit:
         else:
             w, left = _least_norm(A @ self.basis, y, least, weight)
             self.coef = self.basis @ w
-            self.null_basis = np.linalg.qr(self.basis @ left)[0] if left.shape[1] else np.zeros((len(self.coef), 0))
+            self.null_basis = lapack.qr(self.basis @ left)[0] if left.shape[1] else np.zeros((len(self.coef), 0))
         scale = _RESIDUAL_PER_ERROR if self.known.accuracy else 1.0
         self.residual = float(np.abs(A @ self.coef - y).max()) * scale
 
@@ -124,13 +123,11 @@ class FacetUnit:
         if np.linalg.norm(new) < self.tolerance * np.linalg.norm(equations):
             return False
         A = np.column_stack([new, -np.append(normal, 0.0)])
-        x, _, rank, _ = np.linalg.lstsq(A, target, rcond=_RANK_TOL)
+        x, _, rank, _ = lapack.lstsq(A, target, rcond=_RANK_TOL)
         size = abs(x[-1])
         residual, slack = np.abs(A @ x - target).max(), _ASSIGN_ERRORS * max(error, self.known.accuracy)
         # Gradients are combinations of those of the active units before: no more equations than these.
-        n_equations = np.linalg.matrix_rank(
-            equations if self.basis is None else equations @ self.basis, rtol=_INDEPENDENT
-        )
+        n_equations = lapack.matrix_rank(equations if self.basis is None else equations @ self.basis, rtol=_INDEPENDENT)
         if rank + _SPARE_EQUATIONS > n_equations or size < _LEAST_SIZE or residual > max(_ASSIGN_TOL, slack) * size:
             return False
         errors = size * error * np.append(np.ones(len(normal)), _POSITION_SHARE)
@@ -295,7 +292,7 @@ def intersection(one, other):
         joint = one.joined(other)
         by_chance = max(0, one.nullity + other.nullity + 2 - n_unknowns)
         return joint if joint.residual < CONTRADICTION and joint.nullity + 1 > by_chance else None
-    a, b = (np.linalg.qr(np.column_stack([unit.coef, unit.null_basis]))[0] for unit in (one, other))
+    a, b = (lapack.qr(np.column_stack([unit.coef, unit.null_basis]))[0] for unit in (one, other))
     s = svd(b - a @ (a.T @ b), compute_uv=False)
     if np.sum(s < SAME_DIRECTION) <= max(0, a.shape[1] + b.shape[1] - n_unknowns):
         return None
@@ -314,7 +311,6 @@ def _least_norm(A, y, least=None, weight=None):
     Singular values up to `least` count as 0, by default 1e-7 of the largest one. With a `weight` (n,), equations in
     excess of the unknowns are fulfilled by weight: the more exact ones decide.
     """
-    check_deadline(_SVD * max(A.shape) * min(A.shape) ** 2)
     U, s, Vt = svd(A, full_matrices=A.shape[0] < A.shape[1])
     k = int(np.sum(s > (_RANK_TOL * s[0] if least is None else least)))
     x = Vt[:k].T @ ((U[:, :k].T @ y) / s[:k])

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.linalg
 
 from skident.budget import check_deadline, require_memory
+from skident.linalg import lapack
 
 from ..kernel.lines import CriticalPoints
 from .facet_unit import CONTRADICTION, SAME_DIRECTION, FacetUnit, intersection
@@ -333,9 +334,9 @@ class LayerUnits:
             if len(self.units) == before + linear.shape[1]:
                 break
             gradients = known.feature_gradients(Z[i][None] > 0)[0].T @ B[:, :-1]
-            if np.linalg.matrix_rank(gradients, rtol=_INDEPENDENT) <= linear.shape[1]:
+            if lapack.matrix_rank(gradients, rtol=_INDEPENDENT) <= linear.shape[1]:
                 continue
-            c = np.linalg.lstsq(gradients @ linear, normal, rcond=_INDEPENDENT)[0]
+            c = lapack.lstsq(gradients @ linear, normal, rcond=_INDEPENDENT)[0]
             slack = min(
                 max(_LINEAR_TOL, _LINEAR_ERRORS * error), max(_LINEAR_TOL_NOISY, _LINEAR_ERRORS * known.accuracy)
             )

@@ -9,7 +9,7 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from skident.budget import check_deadline
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 
 from ..kernel.gradient import gradients_at
 from ..kernel.lines import Segments, Table
@@ -110,6 +110,7 @@ def _lines_in_ball(known, rng):
     center = rng.choice(_RADII) * rng.standard_normal(D)
     radius, ends = _LARGEST * np.sqrt(D), _in_unit_ball(2 * _PAIRS, D, rng)
     while True:
+        check_deadline()
         active = known.evaluate(center + radius * ends)[0] > 0
         if np.median(np.sum(active[:_PAIRS] != active[_PAIRS:], axis=1)) <= _MOST_DIFFERENT * D:
             break
@@ -177,7 +178,7 @@ def _pairs_of_one_unit(known, points):
             a, b = i[of_this[some]], j[of_this[some]]
             k = np.nonzero(active[a] != active[b])[1].reshape(len(a), n_different)
             columns = np.concatenate([known.weights.T[k], Z[b[:, None], k][:, :, None]], axis=2)
-            Q = np.linalg.qr(np.swapaxes(columns, 1, 2))[0]
+            Q = lapack.qr(np.swapaxes(columns, 1, 2))[0]
             J = points.jumps[a]
             along = -np.sum(J * (points.points[b] - points.points[a]), axis=1)
             allowed = (_SAME + _SAME_ERRORS * (points.errors[a] + points.errors[b])) * np.minimum(sizes[a], sizes[b])
@@ -229,7 +230,7 @@ class _Candidate:
         """The `FacetUnit`."""
         points = self.points
         unit = FacetUnit(known, points.points[0], points.jumps[0] / self.size, basis, points.errors[0])
-        rows = self.rows if basis is None else self.rows @ np.linalg.pinv(basis)
+        rows = self.rows if basis is None else self.rows @ lapack.pinv(basis)
         unit.add_equations(rows, self.rows @ self.w, points.points[1:])
         return unit
 
@@ -324,7 +325,7 @@ def _add_units(probe, layer, points, rng):
         unit = one.as_unit(known, basis)
         if _is_completed(probe, unit, rng):  # other groups may be of this unit, where it was undetermined before
             layer.units.append(unit)
-            one.w, one.free = (np.linalg.pinv(basis) @ part for part in (unit.coef, unit.null_basis))
+            one.w, one.free = (lapack.pinv(basis) @ part for part in (unit.coef, unit.null_basis))
             left = ~np.isin(points.group, points.group[_fitting(one, points, E)[0]])
             points, E = points.take(left), E[left]
 

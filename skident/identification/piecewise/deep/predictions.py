@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from skident.linalg import svd
+from skident.budget import check_deadline
+from skident.linalg import lapack, svd
 
 from ..kernel.locate import locate, window_widths
 from ..kernel.robust_fit import active_set_fit
@@ -234,6 +235,7 @@ def _trimmed_step(A, y):
     keep = keep if keep.sum() >= least else np.ones(len(A), dtype=bool)
     step, residual = None, np.inf
     for _ in range(_N_TRIMMINGS):
+        check_deadline()
         if keep.sum() < least:
             return None, np.inf
         step = -scipy.linalg.lstsq(A[keep], y[keep], cond=_STEP_RANK_TOL, lapack_driver="gelsy")[0]
@@ -265,8 +267,8 @@ def _refine_noisy(probe, unit, free, rng):
 
 def _free_directions(unit):
     """Orthonormal directions (T, q) in which the coefficients may move: orthogonal to themselves and the null space."""
-    fixed = np.linalg.qr(np.column_stack([unit.coef, unit.null_basis]))[0]
-    whole = np.eye(len(unit.coef)) if unit.basis is None else np.linalg.qr(unit.basis)[0]
+    fixed = lapack.qr(np.column_stack([unit.coef, unit.null_basis]))[0]
+    whole = np.eye(len(unit.coef)) if unit.basis is None else lapack.qr(unit.basis)[0]
     left = whole - fixed @ (fixed.T @ whole)
     U, s, _ = svd(left, full_matrices=False)
     return U[:, s > _RANK_TOL]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 from skident.network import FeedforwardNetwork, leaky_relu
 from skident.oracle import NotIdentified
@@ -236,7 +236,7 @@ def _signs(outer, linear, weights, slope):
     sizes = np.abs(outer).max(axis=1)
     matters = sizes > _NO_EFFECT * sizes.max()
     M, target = linear_part_matrix(weights, outer)[:, matters], linear.T.ravel()
-    coef = np.linalg.lstsq(M, target, rcond=_RANK_TOL)[0]
+    coef = lapack.lstsq(M, target, rcond=_RANK_TOL)[0]
     coef, rho = signs_over_ratio(coef, np.ones(len(coef), dtype=bool), slope)
     deviation = np.abs(np.abs(coef) - 1.0)
     if deviation.max(initial=0.0) > _CERTAIN and matters.sum() > len(target) and slope == 0.0:
@@ -334,7 +334,7 @@ def fill_undetermined(weights, biases, undetermined, known_signs, signs, outer, 
         units = np.flatnonzero(inactive[k] & (known_signs.signs == signs)[k])
         if len(units):
             left = linear[k] - (signs * weights[k]) @ outer
-            filled[k, units] = np.linalg.lstsq((2.0 * signs[units, None] * outer[units]).T, left, rcond=_RANK_TOL)[0]
+            filled[k, units] = lapack.lstsq((2.0 * signs[units, None] * outer[units]).T, left, rcond=_RANK_TOL)[0]
     for k, j in np.argwhere(inactive & (known_signs.signs == -signs)):
         active = points[points[:, k] > 0]
         z = signs[j] * (active @ filled[:, j] + biases[j])

@@ -9,6 +9,7 @@ import numpy as np
 
 from skident.budget import check_deadline
 from skident.fitting.polish import polish_network
+from skident.linalg import lapack
 from skident.network import FeedforwardNetwork
 
 from ..kernel.gradient import critical_points_on
@@ -383,7 +384,7 @@ def _without(network, units, samples):
     W[-1], b[-1] = np.delete(W[-1], units, axis=1), np.delete(b[-1], units)
     X, F, tol = samples
     H = np.column_stack([hidden_outputs(list(zip(W, b, strict=True)), X), np.ones(len(X))])
-    out = np.linalg.lstsq(H / tol[:, None], F / tol[:, None], rcond=_RANK_TOL)[0]
+    out = lapack.lstsq(H / tol[:, None], F / tol[:, None], rcond=_RANK_TOL)[0]
     residual = np.median(np.abs(H @ out - F).max(axis=1) / tol)
     return residual, FeedforwardNetwork([*W, out[:-1]], [*b, out[-1]], network.activation)
 

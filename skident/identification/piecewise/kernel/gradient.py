@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from skident.budget import chunks, rows_at_once
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 
 from .lines import CriticalPoints, gaps_on_segments
 from .locate import locate, scan_segments
@@ -56,7 +56,7 @@ def gradients_at(probe, centers, gaps, rng, accurate=False):
     piece was detected.
     """
     n, D = centers.shape
-    frame = np.linalg.qr(rng.standard_normal((D, D)))[0]
+    frame = lapack.qr(rng.standard_normal((D, D)))[0]
     size = rows_at_once(_COPIES * 8 * D**2, at_most=max(1, _CHUNK_NUMBERS // D**2))
     parts = []
     for i in range(0, n, size):

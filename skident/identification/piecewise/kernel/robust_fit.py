@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skident.budget import check_deadline
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 
 __all__ = ["NOISY", "ActiveSetFit", "PlaneFit", "active_set_fit", "fit_outputs", "fit_plane_near"]
 
@@ -18,7 +18,6 @@ _SETTLED = 1e-2  # relative change of the weights that ends the reweighting: the
 _LEAST_RESIDUAL = 0.3  # errors below which a residual weighs no more
 _RANK = 1e-13  # singular value over the largest that is rounding
 _RANK_OUTPUTS = 1e-12  # the same for fits of outputs, whose features may be nearly dependent
-_SVD = 4.0  # operations of least squares by singular values, over n m^2 (Golub and Van Loan, section 8.6)
 
 
 class ActiveSetFit(NamedTuple):
@@ -41,7 +40,7 @@ def active_set_fit(A, y, errors):
     weight = np.ones(n)
     for _ in range(_ROUNDS):
         check_deadline()
-        x = np.linalg.lstsq(A * weight[:, None], y * weight, rcond=_RANK)[0]
+        x = lapack.lstsq(A * weight[:, None], y * weight, rcond=_RANK)[0]
         weight, before = 1.0 / np.sqrt(np.maximum(np.abs(A @ x - y), _LEAST_RESIDUAL)), weight
         if np.all(np.abs(weight - before) <= _SETTLED * before):
             break
@@ -52,7 +51,7 @@ def active_set_fit(A, y, errors):
         if within.sum() < q + 2 or np.array_equal(within, kept):
             break
         kept = within
-        x = np.linalg.lstsq(A[kept], y[kept], rcond=_RANK)[0]
+        x = lapack.lstsq(A[kept], y[kept], rcond=_RANK)[0]
     if kept.sum() < max(q + 2, 0.5 * n):
         return None
     s, Vt = svd(A[kept], full_matrices=False)[1:]
@@ -94,8 +93,7 @@ def fit_outputs(A, F, tol, *, explained, n_rounds, settled=0.0, floor=1.0):
     size[size == 0.0] = 1.0  # features without any output get no coefficient but rounding
     A, w = A / size, 1.0 / tol
     for _ in range(n_rounds):
-        check_deadline(_SVD * A.shape[0] * A.shape[1] ** 2)
-        solution = np.linalg.lstsq(A * w[:, None], F * w[:, None], rcond=_RANK_OUTPUTS)[0]
+        solution = lapack.lstsq(A * w[:, None], F * w[:, None], rcond=_RANK_OUTPUTS)[0]
         residual = np.abs(A @ solution - F).max(axis=1) / tol
         if np.all(residual < explained) or np.median(residual) < settled:
             break

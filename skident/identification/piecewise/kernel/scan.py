@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.budget import check_deadline
 from skident.oracle import NotIdentified
 
 from .lines import Table, meeting_point
@@ -280,6 +281,7 @@ def _split(line, a, b, at):
         return a, b, np.zeros((0, 2))
     middle, good = line.nodes(at, np.minimum(at - a.t, b.t - at))
     for _ in range(_SPLIT_RETRIES):
+        check_deadline()
         bad = np.flatnonzero(~good)
         if len(bad) == 0:
             break

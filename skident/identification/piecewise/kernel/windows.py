@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skident.budget import chunks
+from skident.linalg import lapack
 
 __all__ = ["DEVIATIONS", "Crossings", "locate_by_lines"]
 
@@ -83,6 +84,6 @@ _SIDES = (slice(None, _SIDE), slice(_SIDE, None))
 
 def _fit(F, A):
     """Coefficients (n, 2, m_L) of lines through outputs (n, 6, m_L), and the root mean squares of what is left (n,)."""
-    coef = np.einsum("ak,nkm->nam", np.linalg.pinv(A), F)
+    coef = np.einsum("ak,nkm->nam", lapack.pinv(A), F)
     rest = F - np.einsum("ka,nam->nkm", A, coef)
     return coef, np.sqrt(np.sum(rest**2, axis=(1, 2)) / ((_SIDE - 2) * F.shape[2]))

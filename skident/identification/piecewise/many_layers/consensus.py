@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 
 __all__ = [
     "accurate_vector",
@@ -85,9 +85,9 @@ def combinations(A, N, linear):
     A (n, m, D) are the gradients of the units that linear ones combine.
     """
     G = np.einsum("nmd,mr->ndr", A, linear)
-    c = np.einsum("nrd,nd->nr", np.linalg.pinv(G, rcond=_INDEPENDENT), N)
+    c = np.einsum("nrd,nd->nr", lapack.pinv(G, rcond=_INDEPENDENT), N)
     known = np.linalg.norm(np.einsum("ndr,nr->nd", G, c) - N, axis=1) < _INSIDE
-    known &= np.linalg.matrix_rank(A, rtol=_INDEPENDENT) > linear.shape[1]
+    known &= lapack.matrix_rank(A, rtol=_INDEPENDENT) > linear.shape[1]
     W = c @ linear.T
     return known, W / np.maximum(np.linalg.norm(W, axis=1, keepdims=True), np.finfo(float).tiny)
 
@@ -139,7 +139,7 @@ def residuals(H, A, N, x):
 def smallest_eigenpair(G, F):
     """The smallest eigenvalue of the pencil (G, F), the next one, and the vector of the smallest."""
     R = _regular(F)
-    found, X = np.linalg.eigh(R.T @ G @ R)
+    found, X = lapack.eigh(R.T @ G @ R)
     return max(found[0], 1e-16), found[1] if len(found) > 1 else 1.0, R @ X[:, 0]
 
 
@@ -153,7 +153,7 @@ def accurate_vector(H, A, N):
 
 def _regular(F):
     """A basis (k, r), orthonormal in F (k, k), of the space where F is regular."""
-    values, Q = np.linalg.eigh(F)
+    values, Q = lapack.eigh(F)
     kept = values > _REGULAR * values[-1]
     return Q[:, kept] / np.sqrt(values[kept])
 

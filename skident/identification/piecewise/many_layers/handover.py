@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.linalg import lapack
+
 from ..deep.facet_unit import FacetUnit
 from ..deep.known_layers import KnownLayers
 from ..deep.layer_units import LayerUnits
@@ -87,6 +89,6 @@ def _facet_unit(known, basis, scale, layer, unit, critical):
     rows = np.append(np.flatnonzero(unit.mask), len(unit.w))
     targets = np.append(unit.w / scale, unit.b) / size
     others = critical.points[unit.members]
-    found.add_equations(np.linalg.pinv(basis)[rows], targets[rows], others)
+    found.add_equations(lapack.pinv(basis)[rows], targets[rows], others)
     found.hit_rate, found.confirmed = unit.share, True
     return found

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skident.linalg import svd
+from skident.budget import check_deadline
+from skident.linalg import lapack, svd
 
 from .consensus import accurate_vector, clusters_of_jumps, gram_matrices, residuals, smallest_eigenpair
 from .spans import Spans
@@ -39,6 +40,7 @@ _TRIMMINGS = 5  # of critical points that do not fit their cluster, at most
 _TRIMMED = 10.0  # median residuals beyond which one does not
 _RANK_TOL = 1e-9  # eigenvalue over the largest of features that are independent
 _BATCH = 20_000  # eigenvalue problems at a time (memory)
+_BATCH_FLOPS = 3e7  # cubed sizes of these, a tenth of a second: no call of LAPACK can be interrupted (budget)
 _BEST = -11.0  # least logarithm of eigenvalues that counts
 _WORST = -2.0  # the largest one
 _FITS = 1e-9  # residual per critical point of a cluster that one unit explains
@@ -170,7 +172,8 @@ def _cluster_values(matrices, signs):
     K = signs.shape[1]
     rest = np.broadcast_to(np.arange(2 * K, G.shape[1]), (len(signs), G.shape[1] - 2 * K))
     columns = np.column_stack([np.where(signs > 0, np.arange(K), K + np.arange(K)), rest])
-    values, step = [], max(1, _BATCH // len(sizes))
+    values, at_once = [], min(_BATCH, int(_BATCH_FLOPS / columns.shape[1] ** 3))
+    step = max(1, at_once // len(sizes))
     for start in range(0, len(signs), step):
         c = columns[start : start + step]
         pick = np.s_[:, c[:, :, None], c[:, None, :]]
@@ -180,12 +183,12 @@ def _cluster_values(matrices, signs):
 
 def _smallest(G, F):
     """Smallest eigenvalues of pencils (..., k, k), on the space where F is regular."""
-    values, Q = np.linalg.eigh(F)
+    values, Q = lapack.eigh(F)
     kept = values > _RANK_TOL * values[..., -1:]
     R = Q * np.where(kept, 1.0 / np.sqrt(np.where(kept, values, 1.0)), 0.0)[..., None, :]
     M = np.swapaxes(R, -1, -2) @ G @ R
     M = M + np.where(kept, 0.0, 10.0)[..., None, :] * np.eye(M.shape[-1])
-    return np.maximum(np.linalg.eigvalsh(M)[..., 0], 1e-16)
+    return np.maximum(lapack.eigvalsh(M)[..., 0], 1e-16)
 
 
 def _votes(critical, H, A, index, C, b):
@@ -197,7 +200,7 @@ def _votes(critical, H, A, index, C, b):
     if not full.any():
         return np.zeros(K)
     k = index[full]
-    inverse = np.linalg.pinv(np.swapaxes(J[full], 1, 2))
+    inverse = lapack.pinv(np.swapaxes(J[full], 1, 2))
     x = np.einsum("nkd,nd->nk", inverse, critical.normals[k])
     off = np.linalg.norm(np.einsum("nkd,nk->nd", J[full], x) - critical.normals[k], axis=1) > _OFF_SPAN
     active = np.abs(x) > _SILENT * np.abs(x).max(axis=1, keepdims=True)
@@ -215,6 +218,7 @@ def _descent(costs, votes, starts, rng):
     for signs in starts:
         cost = costs(signs[None])[0]
         while True:
+            check_deadline()
             changed = np.where(np.eye(K, dtype=bool), -signs, signs)
             new = costs(changed)
             k = int(np.argmin(new))
@@ -260,7 +264,7 @@ def linear_direction(critical, H, A, index, units, free=None):
         weights, v = np.ones(len(clusters)), None
         for _ in range(_REWEIGHTINGS):
             M = np.einsum("c,cij->ij", weights, np.array(projectors))
-            v = Q @ np.linalg.eigh(Q.T @ M @ Q)[1][:, 0]
+            v = Q @ lapack.eigh(Q.T @ M @ Q)[1][:, 0]
             off = np.linalg.norm(np.array(projectors) @ v, axis=1)
             weights = 1.0 / (off**2 + _SMALL_ANGLE**2)
         cost = np.mean(np.clip(np.log10(off), np.log10(_SMALL_ANGLE), 0.0))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 
 __all__ = ["Spans"]
 
@@ -105,5 +105,5 @@ class Spans:
         active = np.bincount(dependent.ravel(), minlength=K) == len(dependent)
         if not active.any():
             return None
-        coef = np.linalg.lstsq(J[:, active], n, rcond=None)[0]
+        coef = lapack.lstsq(J[:, active], n, rcond=None)[0]
         return active if np.linalg.norm(J[:, active] @ coef - n) < _INSIDE else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 
 __all__ = ["fitted_unit", "with_weights_at"]
 
@@ -57,7 +57,7 @@ def _normal_rows(A, N):
     m = A.shape[1]
     B = np.swapaxes(A, 1, 2)
     R = (B - N[:, :, None] * np.einsum("nd,ndm->nm", N, B)[:, None]).reshape(-1, m)
-    R = np.linalg.qr(np.vstack([R, np.zeros((m, m))]), mode="r")
+    R = lapack.qr(np.vstack([R, np.zeros((m, m))]), mode="r")
     return _NORMAL_WEIGHT * np.column_stack([R, np.zeros(len(R))])
 
 
@@ -82,12 +82,12 @@ def with_weights_at(w, b, mask, point):
     M = np.column_stack([M, np.append(-n, 0.0)])
     scale = np.maximum(np.linalg.norm(M, axis=0), _TINY)
     M = M / scale
-    if np.linalg.matrix_rank(M[:, 1:], tol=_INDEPENDENT) < M.shape[1] - 1:
+    if lapack.matrix_rank(M[:, 1:], tol=_INDEPENDENT) < M.shape[1] - 1:
         return None
     both = np.column_stack([A.T / max(np.abs(A).max(), _TINY), n])
-    if np.linalg.matrix_rank(both, tol=_INDEPENDENT_NORMAL) < M.shape[1]:
+    if lapack.matrix_rank(both, tol=_INDEPENDENT_NORMAL) < M.shape[1]:
         return None
-    x = np.linalg.lstsq(M[:, 1:], -M[:, 0], rcond=None)[0]
+    x = lapack.lstsq(M[:, 1:], -M[:, 0], rcond=None)[0]
     if np.linalg.norm(M[:, 1:] @ x + M[:, 0]) > _FITS:
         return None
     w, mask = w.copy(), mask.copy()

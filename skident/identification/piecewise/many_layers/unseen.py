@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.linalg import lapack
 from skident.oracle import NotIdentified
 
 from ..several_outputs.shared_jacobians import scanned
@@ -120,7 +121,7 @@ def _moved(search, unit, u, X, target):
         P, Q = prefix.pre_activations(X)
         values = np.column_stack([H @ known + unit.b, P[:, u] - target])
         M = np.stack([np.einsum("nmd,m->nd", A, known), Q[:, u]], axis=1)
-        X = X - np.einsum("ndk,nk->nd", np.linalg.pinv(M, rcond=1e-6), values)
+        X = X - np.einsum("ndk,nk->nd", lapack.pinv(M, rcond=1e-6), values)
     H, P = prefix.outputs(X), prefix.pre_activations(X)[0][:, u]
     others = ~unit.mask & (np.arange(len(unit.w)) != u)
     arrived = (np.abs(H @ known + unit.b) < _REACHED * search.scale) & (np.abs(P - target) < _REACHED * search.scale)

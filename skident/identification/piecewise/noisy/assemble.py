@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skident.linalg import svd
+from skident.budget import check_deadline
+from skident.linalg import lapack, svd
 from skident.network import FeedforwardNetwork
 
 from .robust import least_absolute_fit, robust_fit
@@ -41,7 +42,7 @@ class TwoLayers:
     @property
     def rank(self):
         """Rank of the linear part."""
-        return int(np.linalg.matrix_rank(self.V))
+        return int(lapack.matrix_rank(self.V))
 
     def hidden(self, X):
         """Outputs (n, K1) of the first layer."""
@@ -122,7 +123,7 @@ def first_layer_signs(units, planes):
             M, y = free.T @ M, free.T @ y
         rows.append(M / np.linalg.norm(unit.gradient))
         targets.append(y / np.linalg.norm(unit.gradient))
-    if sum(map(len, targets)) < K:
+    if not targets or sum(map(len, targets)) < K:
         return None
     A, y = np.vstack(rows), np.concatenate(targets)
     fit = robust_fit(A, y, np.full(len(y), _SIGN_ERROR))
@@ -138,7 +139,7 @@ def _weights_of(unit, signs):
     known = unit.known.copy()
     if free.any():
         rest = unit.gradient - normals[:, active & unit.known] @ coef[active & unit.known]
-        coef[free] = np.linalg.lstsq(normals[:, free], rest, rcond=1e-8)[0]
+        coef[free] = lapack.lstsq(normals[:, free], rest, rcond=1e-8)[0]
         known |= free & (free.sum() <= len(unit.point))
     hidden = np.maximum((unit.points @ unit.normals + unit.offsets) * signs, 0.0)
     return coef, -np.median(hidden @ coef), known
@@ -153,17 +154,19 @@ def assemble(units, planes, signs, X, F, tol, floor):
     W1, b1 = planes[:, :-1].T * signs, planes[:, -1] * signs
     chosen = _distinct(sorted(units, key=lambda unit: -unit.share * unit.known.mean()), signs)
     best = None
-    while True:
+    while best is None or len(chosen):
+        check_deadline()
         W2 = np.array([w for w, _, _ in chosen]).T.reshape(len(b1), -1)
         b2, outputs = np.array([b for _, b, _ in chosen]), np.array([o for _, _, o in chosen])
         found, residual, coef = _read_out(TwoLayers(W1, b1, W2, b2, outputs, None, None), X, F, tol, floor)
         share = np.mean(residual > 1.0)
         if best is None or share <= best[2] + _NO_LOSS:
             best = found, residual, share
-        off = np.linalg.norm(coef - outputs, axis=1) if len(chosen) else np.zeros(1)
-        if off.max() < _WRONG_COEF:
-            return best[0], best[1]
+        off = np.linalg.norm(coef - outputs, axis=1)
+        if off.max(initial=0.0) < _WRONG_COEF:
+            break
         chosen.pop(int(np.argmax(off)))
+    return best[0], best[1]
 
 
 def _distinct(units, signs):
@@ -208,7 +211,7 @@ def fold_linear_part(layers, X, tol=_NO_LINEAR_PART):
     row = size * ~free.any(axis=1)
     row = row if np.count_nonzero(row) * m >= len(layers.b2) + _SPARE_ROWS else size
     parts = np.concatenate([layers.W2 * layers.W3[:, k] * row[:, None] for k in range(m)])
-    x = np.linalg.lstsq(parts, -(layers.V * row[:, None]).T.ravel(), rcond=1e-9)[0]
+    x = lapack.lstsq(parts, -(layers.V * row[:, None]).T.ravel(), rcond=1e-9)[0]
     turned = np.where(x > 0.5, 1.0, 0.0)
     found = layers.turned(turned)
     size = max(np.linalg.norm(parts), np.finfo(float).tiny)
@@ -265,5 +268,5 @@ def _absorbed(V, W3, free):
     change = np.zeros(free.shape)
     for i in np.flatnonzero(free.any(axis=1)):
         k = np.flatnonzero(free[i])
-        change[i, k] = np.linalg.lstsq(W3[k].T, V[i], rcond=None)[0]
+        change[i, k] = lapack.lstsq(W3[k].T, V[i], rcond=None)[0]
     return change

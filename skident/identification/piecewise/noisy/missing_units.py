@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from skident.budget import check_deadline
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 
 from .robust import least_absolute_fit
 
@@ -82,7 +82,7 @@ def _unit_of(layers, X, R, std, tol):
     good = residual < 1.0
     if good.sum() < _LEAST_POINTS * A.shape[1] or good.mean() < _LEAST_SHARE:
         return None
-    coef = np.linalg.lstsq(A[good], R[good] @ output, rcond=1e-8)[0]
+    coef = lapack.lstsq(A[good], R[good] @ output, rcond=1e-8)[0]
     parts = np.abs(coef) * np.mean(A[good], axis=0)
     if parts.max() > _ONE_WEIGHT * parts.sum():
         return None
@@ -103,5 +103,5 @@ def _inactive_at(H, w, b, output):
             break
         ridge = _MARGIN_RIDGE * np.sqrt(np.mean(H[:, free] ** 2)) * np.eye(free.sum())
         target = np.concatenate([-margin - z[near], np.zeros(free.sum())])
-        w[free] += np.linalg.lstsq(np.vstack([H[near][:, free], ridge]), target, rcond=None)[0]
+        w[free] += lapack.lstsq(np.vstack([H[near][:, free], ridge]), target, rcond=None)[0]
     return w, b, output

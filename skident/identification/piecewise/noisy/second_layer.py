@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from skident.budget import check_deadline
+from skident.linalg import lapack
 
 from ..kernel.gradient import normals_at
 from ..kernel.lines import gaps_on_segments, random_segments
@@ -192,7 +193,7 @@ def _solve_between(unit, part, between, scale):
         return False
     target = scale * part.gradient - unit.gradients(part.point[None])[0]
     M = -unit.normals[:, between] * unit.side[between]
-    coef = np.linalg.lstsq(M, target, rcond=None)[0]
+    coef = lapack.lstsq(M, target, rcond=None)[0]
     if np.linalg.norm(M @ coef - target) > _UNITED_TOL * np.linalg.norm(unit.gradient):
         return False
     unit.coef[between] = coef

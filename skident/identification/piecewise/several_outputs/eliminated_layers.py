@@ -8,6 +8,7 @@ import numpy as np
 import scipy.linalg
 
 from skident.budget import check_deadline
+from skident.linalg import lapack
 
 __all__ = ["MOST_UNKNOWNS", "inverse_factor", "solved_by_elimination"]
 
@@ -32,12 +33,12 @@ def solved_by_elimination(step, J):
     m1, m2 = step.W2.shape
     R, flat = step.weights * (J - step.jacobians), step.M.reshape(-1, m1)
     layers = _Layers(step, scipy.linalg.orth(flat))
-    target = layers.rest((R @ np.linalg.pinv(step.W1.T)).reshape(len(flat), m1))
+    target = layers.rest((R @ lapack.pinv(step.W1.T)).reshape(len(flat), m1))
     d3 = layers.last(target)
     target = layers.rest(target - step.change(np.zeros((m1, m2)), d3).reshape(len(flat), m1))
     d2 = layers.second(target)
     left = R - step.change(d2, d3) @ step.W1.T
-    d1 = np.linalg.lstsq(flat, left.reshape(len(flat), -1))[0].T
+    d1 = lapack.lstsq(flat, left.reshape(len(flat), -1))[0].T
     return [step.W1 + d1, step.W2 + d2, step.W3 + d3]
 
 

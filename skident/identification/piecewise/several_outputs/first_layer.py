@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.linalg import lapack
 from skident.oracle import NotIdentified
 
 from .planes import PlaneSearch, measure_again
@@ -108,7 +109,7 @@ def _spans(search):
     """Whether the normals of deeper units lie in the span of the hyperplanes' normals."""
     if not 0 < len(search) <= search.n_coordinates:
         return False
-    Q = np.linalg.qr(search.normals.T)[0]
+    Q = lapack.qr(search.normals.T)[0]
     N = np.array([candidate[0] for candidate in search.candidates + search.deeper])
     if len(N) < MIN_OUTPUTS:
         return False
@@ -184,7 +185,7 @@ def _deeper(search, lines):
 
 def _coefficients(W, N):
     """Coefficients (n, m_1) of normals N (n, D) in the columns of W, relative to the largest; nan off their span."""
-    A = N @ np.linalg.pinv(W).T
+    A = N @ lapack.pinv(W).T
     off = np.linalg.norm(A @ W.T - N, axis=1) > 10.0 * _OUT_OF_SPAN * np.linalg.norm(N, axis=1)
     A = A / np.abs(A).max(axis=1, keepdims=True)
     A[off] = np.nan

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 from skident.network import FeedforwardNetwork
 
 from .shared_jacobians import Space, jacobians_at
@@ -49,7 +49,7 @@ class InputSpan:
     def of(cls, network):
         """The span of a network's first layer, or None if it is nearly the whole space."""
         W = network.weights[0]
-        return cls(np.linalg.qr(W)[0]) if W.shape[1] < _NARROW * W.shape[0] else None
+        return cls(lapack.qr(W)[0]) if W.shape[1] < _NARROW * W.shape[0] else None
 
     def within(self, network):
         """A network of all inputs in coordinates of the basis."""
@@ -67,7 +67,7 @@ class InputSpan:
         points, B = _points_where_all_units_act(self.space(space), network, rng)
         for step in _FAR * space.unit * 10.0 ** -np.arange(_TRIES):
             changes = np.concatenate([_changes(space, c @ self.basis.T, step * others) for c in points])
-            E = np.linalg.lstsq(B, changes, rcond=None)[0] / step  # (m_1, D - r)
+            E = lapack.lstsq(B, changes, rcond=None)[0] / step  # (m_1, D - r)
             error = _NOISE * space.error_at(step * others[:, 0], changes)
             if np.abs(B @ E * step - changes).max() < max(error, _EXPLAINED * np.abs(changes).max()):
                 return whole.with_parameters([W + others @ E.T, *whole.weights[1:]], whole.biases)

@@ -7,6 +7,7 @@ import scipy.linalg
 from scipy.sparse.linalg import LinearOperator, lsqr
 
 from skident.budget import check_deadline, memory_allows
+from skident.linalg import lapack
 
 from .eliminated_layers import MOST_UNKNOWNS, inverse_factor, solved_by_elimination
 from .roomy_points import LEAST_ACTIVE, active_units, room_at, roomy_points
@@ -139,13 +140,13 @@ class Linearized:
             return np.concatenate([((V2 * rows) @ columns.T).ravel(), (L3.T @ V3).ravel()])
 
         # In coordinates of the first layer, or of the input if these are fewer.
-        target = (R if self.wide else R @ np.linalg.pinv(self.W1.T)).reshape(len(flat), -1)
+        target = (R if self.wide else R @ lapack.pinv(self.W1.T)).reshape(len(flat), -1)
         target = (target - Q @ (Q.T @ target)).ravel()
         operator = LinearOperator((len(target), m1 * m2 + m2 * mL), matvec=forward, rmatvec=adjoint)
         d2, d3 = split(lsqr(operator, target, atol=_TOL, btol=_TOL, iter_lim=_ITERATIONS)[0])
         change = self.change(d2, d3)
         left = R - (change if self.wide else change @ self.W1.T)
-        d1 = np.linalg.lstsq(flat, left.reshape(len(flat), -1))[0].T
+        d1 = lapack.lstsq(flat, left.reshape(len(flat), -1))[0].T
         return [self.W1 + d1, self.W2 + d2, self.W3 + d3]
 
     def change(self, d2, d3):
@@ -193,6 +194,6 @@ def _with_biases(space, network, X, Y, rng):
     A1 = (A2 @ W2.T) * (Z1 > 0.0)[:, None, :]
     A3 = np.broadcast_to(np.eye(len(b3)), (len(X), len(b3), len(b3)))
     A = np.concatenate([A1, A2, A3], axis=2) * weights[:, None, None]
-    change = np.linalg.lstsq(A.reshape(-1, A.shape[2]), (left * weights[:, None]).ravel(), rcond=_RCOND)[0]
+    change = lapack.lstsq(A.reshape(-1, A.shape[2]), (left * weights[:, None]).ravel(), rcond=_RCOND)[0]
     d1, d2, d3 = np.split(change, np.cumsum([len(b1), len(b2)]))
     return network.with_parameters(network.weights, [b1 + d1, b2 + d2, b3 + d3])

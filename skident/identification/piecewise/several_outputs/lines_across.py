@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 
 __all__ = ["line_across_missing"]
 
@@ -23,7 +23,7 @@ def line_across_missing(W, b, X, left, rng):
     left = left - np.median(left, axis=0)
     r = left @ svd(left, full_matrices=False)[2][0]
     A = np.column_stack([np.maximum(X @ W + b, 0.0), np.ones(len(X))])
-    v = np.linalg.lstsq(A, r, rcond=None)[0]
+    v = lapack.lstsq(A, r, rcond=None)[0]
     if len(X) > A.shape[1] and np.abs(r - A @ v).max() < _RESIDUAL * np.abs(r).max():
         X = _RADIUS * rng.standard_normal((_POINTS, len(W)))
         r = np.maximum(X @ W + b, 0.0) @ v[:-1]

@@ -6,6 +6,7 @@ import numpy as np
 
 from skident.fitting.design import design_points
 from skident.fitting.polish import polish_network
+from skident.linalg import lapack
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, OutOfBudgetError
 
@@ -271,7 +272,7 @@ def _points_for_rare_units(network, X, rng):
     down = np.sum(H * np.maximum(-weights, 0.0), axis=1) + np.abs(c[which])
     more = np.maximum(1.0, rng.uniform(1.0, 2.0, len(which)) * down / np.maximum(up, np.finfo(float).tiny))
     H = np.where(weights > 0.0, H * more[:, None], H)
-    return (H - b) @ np.linalg.pinv(W)
+    return (H - b) @ lapack.pinv(W)
 
 
 def _active(network, X):
@@ -305,5 +306,5 @@ def _with_readout(query, W, b, second, rng):
     H = np.maximum(np.maximum(X @ W + b, 0.0) @ V + c, 0.0)
     A = np.column_stack([H, np.ones(n)])
     scale = np.maximum(np.linalg.norm(A, axis=0), FLOOR * np.linalg.norm(A))
-    solution = np.linalg.lstsq(A / scale, query(X) - H @ outgoing, rcond=_RCOND)[0] / scale[:, None]
+    solution = lapack.lstsq(A / scale, query(X) - H @ outgoing, rcond=_RCOND)[0] / scale[:, None]
     return FeedforwardNetwork([W, V, outgoing + solution[:-1]], [b, c, solution[-1]], "relu")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 from skident.oracle import NotIdentified
 
 from .planes import PlaneSearch, measure_again
@@ -54,7 +54,7 @@ class SecondLayer:
     """
 
     def __init__(self, inputs, W, b, seen, rng):
-        inverse = np.linalg.pinv(W)  # x = (h - b) W^+ has W^T x + b = h
+        inverse = lapack.pinv(W)  # x = (h - b) W^+ has W^T x + b = h
         self.m, self.seen, self.rng, self.n_lines = len(b), seen, rng, 0
         self.inputs, self.first, self.inverse = inputs, (W, b), inverse
         error = inputs.output_error
@@ -177,7 +177,7 @@ class SecondLayer:
         W, b = self.first
         if W.shape[0] != W.shape[1]:
             return []
-        to_inputs = np.linalg.inv(self.inverse).T
+        to_inputs = lapack.inv(self.inverse).T
         return [replace(J, value=J.value @ to_inputs, point=(J.point - b) @ self.inverse) for J in self.jacobians]
 
     def solved(self):
@@ -194,7 +194,7 @@ class SecondLayer:
         rank_one = rank_one.reshape(-1, len(search))
         sides = [np.sign(search.normals @ J.point + search.offsets) for J in jacobians]
         targets = [2.0 * J.value.ravel() - rank_one @ side for J, side in zip(jacobians, sides, strict=True)]
-        signs = np.linalg.lstsq(rank_one, targets[0])[0]
+        signs = lapack.lstsq(rank_one, targets[0])[0]
         signs = np.where(signs >= 0.0, 1.0, -1.0)
         left = np.array([target - rank_one @ signs for target in targets])
         sizes = np.array([np.linalg.norm(2.0 * J.value) for J in jacobians])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 
 __all__ = ["rare_units"]
 
@@ -65,7 +65,7 @@ def _oriented(V, U, linear, rows, noise, unit_size):
     factors = np.zeros(len(U))
     if len(U):
         A = np.stack([np.outer(v[:-1], u).ravel() for v, u in zip(V.T, U, strict=True)], axis=1)
-        factors = np.linalg.lstsq(A, linear[:-1].ravel())[0]
+        factors = lapack.lstsq(A, linear[:-1].ravel())[0]
         linear = linear[:-1] - (A @ np.round(factors)).reshape(linear[:-1].shape)
         if np.any(np.minimum(np.abs(factors), np.abs(factors + 1.0)) > _RIGHT):
             return None
@@ -97,7 +97,7 @@ def _unit(query, X, rows, errors, noise, rng):
         rows, errors = np.concatenate([rows, more_rows[alone]]), np.concatenate([errors, more[alone]])
     if len(rows) < wanted:
         return None
-    v = np.linalg.lstsq(rows, errors @ u)[0]
+    v = lapack.lstsq(rows, errors @ u)[0]
     return (v, u) if np.sqrt(np.mean((rows @ v - errors @ u) ** 2)) < noise else None
 
 
@@ -111,7 +111,7 @@ def _robust_fit(rows, Y):
     """Least absolute deviations of Y (n, m_L) by rows (n, q): coefficients (q, m_L) and errors."""
     weights = np.ones(len(rows))
     for _ in range(_STEPS):
-        solution = np.linalg.lstsq(rows * weights[:, None], Y * weights[:, None])[0]
+        solution = lapack.lstsq(rows * weights[:, None], Y * weights[:, None])[0]
         errors = Y - rows @ solution
         size = np.linalg.norm(errors, axis=1)
         weights = 1.0 / np.sqrt(np.maximum(size, _LEAST_NOISE * size.max()))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.linalg import lapack
+
 __all__ = ["LEAST_ACTIVE", "active_units", "room_at", "roomy_points"]
 
 _RADII = (10.0, 1.0, 30.0, 3.0)  # standard deviations of random points: far out, biases matter less and patterns vary
@@ -58,7 +60,7 @@ def _points_with_active(network, which, rng):
     down = np.sum(H * np.maximum(-weights, 0.0), axis=1) + np.abs(c[which])
     more = np.maximum(1.0, _CLEAR * down / np.maximum(up, _TINY))
     H = np.where(weights > 0.0, H * more[:, None], H)
-    return (H - b) @ np.linalg.pinv(W)
+    return (H - b) @ lapack.pinv(W)
 
 
 def _points_for_rare_pairs(network, rng, within_reach, known):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 
 __all__ = ["determined", "second_layer_signs"]
 
@@ -49,7 +49,7 @@ def _robust_signs(Z, left, U):
     weights = np.ones(len(Z))
     for _ in range(_STEPS):
         rows = np.repeat(weights, mL)
-        solution = np.linalg.lstsq(A * rows[:, None], left.ravel() * rows)[0]
+        solution = lapack.lstsq(A * rows[:, None], left.ravel() * rows)[0]
         signs = solution[:m] / sizes[:m]
         if determined(signs):
             break

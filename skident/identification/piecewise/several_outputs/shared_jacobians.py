@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 
 from .pair_scan import scan_pairs
 
@@ -170,6 +170,8 @@ def normals_on_line(space, line, rng):
     u_i. About ``k + 12`` queries per Jacobian in k coordinates, and one Jacobian per ``m_L`` critical points or fewer.
     """
     unknown = np.isnan(line.normals[:, 0])
+    if not unknown.any():  # a line may meet no boundary
+        return
     edges = np.concatenate([[line.low], line.positions, [line.high]])
     U, length, before = line.units, np.linalg.norm(line.direction), None
     index = np.array(_intervals(unknown, U, np.diff(edges)))
@@ -189,7 +191,7 @@ def _solve_group(line, group, unknown, U, before, after):
     if len(todo) == 0:
         return
     change = change - U[known].T @ line.normals[known]
-    inverse = np.linalg.pinv(U[todo].T)
+    inverse = lapack.pinv(U[todo].T)
     normals = inverse @ change
     unexplained = np.linalg.norm(U[todo].T @ normals - change) / max(size, np.finfo(float).tiny)
     lengths = np.maximum(np.linalg.norm(normals, axis=1), np.finfo(float).tiny)

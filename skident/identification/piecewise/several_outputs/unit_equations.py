@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 
 __all__ = [
     "SPARE_EQUATIONS",
@@ -141,7 +141,7 @@ def null_vector(rows):
     seen, rows = ~unseen, rows[:, ~unseen]
     if len(rows) < rows.shape[1] or rows.shape[1] < 2:
         return None, unseen
-    triangle = np.linalg.qr(rows / sizes[seen], mode="r")
+    triangle = lapack.qr(rows / sizes[seen], mode="r")
     values, V = svd(triangle)[1:]
     if values[-1] > _NULL * values[0] or values[-2] < max(_GAP * values[-1], _DETERMINED * values[0]):
         return None, unseen

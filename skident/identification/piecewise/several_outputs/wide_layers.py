@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.linalg import lapack
 from skident.oracle import NotIdentified
 
 from .first_layer import random_line
@@ -195,7 +196,7 @@ class WideLayers:
         if np.any(np.abs(left) > _SPOILED * np.linalg.norm(rows, axis=1)):  # critical points since then: measure again
             self.completed = [one for one, drop in zip(self.completed, same, strict=True) if not drop]
             return v, unseen
-        v = w - np.linalg.lstsq(rows, left, rcond=_WEAK)[0]
+        v = w - lapack.lstsq(rows, left, rcond=_WEAK)[0]
         return v / np.linalg.norm(v), np.zeros(len(v), dtype=bool)
 
     def _hyperplanes(self):
@@ -316,7 +317,7 @@ def _signs(normals, offsets, units):
         v, unseen = null_vector(rows_by_sizes(normals, offsets, unit))
         if v is None or unseen.sum() >= D:
             continue
-        Q = np.linalg.qr(normals[unseen[:m1]].T)[0]
+        Q = lapack.qr(normals[unseen[:m1]].T)[0]
         A, y = v[:m1] * normals.T, v[m1 : m1 + D]
         size = np.linalg.norm(y)
         rows.append((A - Q @ (Q.T @ A)) / size)
@@ -326,7 +327,7 @@ def _signs(normals, offsets, units):
         raise NotIdentified(STAGE, "signs", "too few units of a second layer are determined.")
     A, y, weights = np.array(rows), np.array(right), np.ones(len(rows))
     for _ in range(_SIGN_STEPS):
-        s = np.linalg.lstsq((A * weights[:, None, None]).reshape(-1, m1), (y * weights[:, None]).ravel())[0]
+        s = lapack.lstsq((A * weights[:, None, None]).reshape(-1, m1), (y * weights[:, None]).ravel())[0]
         weights = 1.0 / np.maximum(np.linalg.norm(A @ s - y, axis=1) / _INLIER, 1.0)
     if not determined(s):
         raise NotIdentified(STAGE, "signs", "the signs of the first layer are not determined.")

@@ -9,6 +9,7 @@ import numpy as np
 from skident.fitting.errors_of_fit import FitSample
 from skident.fitting.linear_units import with_linear_units
 from skident.fitting.robust_polish import robust_polish
+from skident.linalg import lapack
 from skident.network import Architecture, FeedforwardNetwork
 from skident.oracle import NotIdentified
 
@@ -157,7 +158,7 @@ def _significant(units, rows):
     gram, right = gram / size[:, None] / size, right / size[:, None]
     first, kept = len(gram) - len(units), np.arange(len(gram))
     while len(kept) > first + 1:
-        inverse = np.linalg.inv(gram[np.ix_(kept, kept)] + _RIDGE * np.eye(len(kept)))
+        inverse = lapack.inv(gram[np.ix_(kept, kept)] + _RIDGE * np.eye(len(kept)))
         coef = inverse @ right[kept]
         residual = (np.sum(F**2) - np.sum(coef * right[kept])) / F.size
         t = np.linalg.norm(coef, axis=1) / np.sqrt(np.maximum(np.diag(inverse) * max(residual, 1.0), _TINY))

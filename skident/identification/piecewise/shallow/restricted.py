@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 from skident.linalg.sign_vectors import UndecidedSignsError
 from skident.network import FeedforwardNetwork
 
@@ -120,7 +120,7 @@ def network_of_fit(fit, output_error, length_scale):
         signs, skip = choices[np.argmin(residual)], np.zeros_like(fit.linear)
     else:
         M = linear_part_matrix(units.weights, units.outgoing)
-        signs = np.where(np.linalg.lstsq(M, fit.linear.ravel(), rcond=_RANK_TOL)[0] < 0, -1.0, 1.0)
+        signs = np.where(lapack.lstsq(M, fit.linear.ravel(), rcond=_RANK_TOL)[0] < 0, -1.0, 1.0)
         skip = 0.5 * (fit.linear - (units.outgoing.T * signs) @ units.weights.T)
     # sum_i c_i (|z_i| + s_i z_i) / 2 has the constant sum_i c_i s_i b_i / 2.
     constant = fit.constant - 0.5 * (signs * units.biases) @ units.outgoing

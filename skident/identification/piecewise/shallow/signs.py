@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
+from skident.linalg import lapack
 from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 from skident.oracle import NotIdentified
 
@@ -78,7 +79,7 @@ def leaky_units(search):
     M = linear_part_matrix(units.weights, units.outgoing)
     norms = np.linalg.norm(M, axis=0)
     # Columns of norm one: then their coefficients are about equally accurate.
-    scaled, _, rank, _ = np.linalg.lstsq(M / norms, target.ravel(), rcond=_RANK_TOL)
+    scaled, _, rank, _ = lapack.lstsq(M / norms, target.ravel(), rcond=_RANK_TOL)
     if rank < len(units):
         tol = _BOUND * (error + np.linalg.norm(units.output_errors))
         signs, rho = _signs_and_ratio(units, M, target.ravel(), tol)
@@ -121,7 +122,7 @@ def signs_of_linear_part(units, target, tol, covariance=None):
     """
     M, target = linear_part_matrix(units.weights, units.outgoing), target.ravel()
     if covariance is not None:
-        factor = np.linalg.cholesky(covariance)
+        factor = lapack.cholesky(covariance)
         M, target = (scipy.linalg.solve_triangular(factor, part, lower=True) for part in (M, target))
     signs = solve_signs(M, target, tol, max_solutions=_MAX_SOLUTIONS)
     return signs, np.abs(signs @ M.T - target).max(axis=1)

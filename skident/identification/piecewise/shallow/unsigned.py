@@ -112,6 +112,7 @@ def significant(fit, rows, limit):
     sizes, V = c[each, best] * norms, Covariance(fit, rows).of((by_inner, by_outer))
     kept = np.ones(m, dtype=bool)
     while kept.sum() > 1:
+        check_deadline()
         t = np.where(kept, np.abs(sizes) / np.sqrt(np.maximum(np.diag(V), _TINY)), np.inf)
         i = int(np.argmin(t))
         if t[i] > limit:

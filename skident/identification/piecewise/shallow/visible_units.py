@@ -9,7 +9,7 @@ import numpy as np
 
 from skident.budget import check_deadline
 from skident.fitting.errors_of_fit import FitSample
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 from skident.oracle import NotIdentified
 
 from ..kernel.windows import DEVIATIONS
@@ -193,7 +193,7 @@ class VisibleUnits:
         if not np.all(np.isfinite(std)):
             return None
         A = np.column_stack([np.ones(len(U)), (U - x) / step])
-        coef = np.linalg.lstsq(A, Y, rcond=None)[0]
+        coef = lapack.lstsq(A, Y, rcond=None)[0]
         residual = np.sqrt(np.mean((A @ coef - Y) ** 2) * len(U) / (len(U) - D - 1))
         if residual > _STRAIGHT * std.max():
             return None

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.linalg import lapack
+
 from .local_units import LocalUnits
 
 __all__ = ["FusedUnit", "fuse_units"]
@@ -86,6 +88,6 @@ def _combined(local):
     A = np.sum(Tt @ local.information @ T, axis=0)
     v = np.sum(Tt @ (local.information @ values[..., None]), axis=0)[:, 0]
     size = 1.0 / np.sqrt(np.maximum(np.diag(A), np.finfo(float).tiny))
-    x = size * np.linalg.lstsq(A * size * size[:, None], v * size, rcond=None)[0]
+    x = size * lapack.lstsq(A * size * size[:, None], v * size, rcond=None)[0]
     off = (T @ x) - values
     return x, np.einsum("bi,bij,bj->b", off, local.information, off) / (D + 1)

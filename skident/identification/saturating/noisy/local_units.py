@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from skident.linalg import lapack
 from skident.optim import BatchedNormalEquations, Ending, batched_levenberg_marquardt
 
 __all__ = ["LocalUnits", "UnitFits", "fit_local_units"]
@@ -173,4 +174,4 @@ def _information(fits, x, std):
     inner, outer = J[..., :-2], J[..., -2:]
     A, C, E = (a.transpose(0, 2, 1) @ b for a, b in ((inner, inner), (inner, outer), (outer, outer)))
     E = E + _RIDGE * J.shape[1] * np.eye(2)
-    return (A - C @ np.linalg.solve(E, C.transpose(0, 2, 1))) / std[:, None, None] ** 2
+    return (A - C @ lapack.solve(E, C.transpose(0, 2, 1))) / std[:, None, None] ** 2

@@ -13,6 +13,7 @@ from skident.fitting.errors_of_fit import FitSample
 from skident.fitting.robust_polish import residual_scale, robust_polish
 from skident.fitting.screening import Unexplained, near_planes, screened_planes
 from skident.fitting.standard_errors import parameter_jacobian
+from skident.linalg import lapack
 from skident.network import FeedforwardNetwork, get_activation
 
 from .fusion import fuse_units
@@ -209,7 +210,7 @@ class _Search:
     def regressed(self, weights, biases, rows):
         """The network of first-layer units whose outgoing weights and constant are fitted to a sample."""
         H = np.column_stack([self.activation(rows.inputs @ weights + biases), np.ones(len(rows.inputs))])
-        coef = np.linalg.lstsq(H / rows.std, rows.outputs / rows.std, rcond=None)[0]
+        coef = lapack.lstsq(H / rows.std, rows.outputs / rows.std, rcond=None)[0]
         return FeedforwardNetwork([weights, coef[:-1]], [biases, coef[-1]], self.activation.name)
 
     def polished(self, network, rows, **options):
@@ -301,7 +302,7 @@ def _outgoing_errors(network, rows):
     J = parameter_jacobian(network, rows.inputs) / rows.std
     A = J.T @ J
     size = 1.0 / np.sqrt(np.maximum(np.diag(A), np.finfo(float).tiny))
-    values, vectors = np.linalg.eigh(A * size * size[:, None])
+    values, vectors = lapack.eigh(A * size * size[:, None])
     errors = size * np.sqrt(np.sum(vectors**2 / np.maximum(values, _RCOND * values[-1]), axis=1))
     first = network.weights[0].size + network.biases[0].size
     return errors[first : first + len(network.biases[0])]

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from skident.fitting.downstream_of_known_units import DownstreamOfKnownUnits
+from skident.linalg import lapack
 from skident.network import Activation
 from skident.optim import DenseJacobian, DenseNormalEquations, best_of, levenberg_marquardt
 from skident.oracle import NotIdentified
@@ -186,11 +187,11 @@ def weights_from_tail(known, Z, Y, levels, sign):
     if not np.all(np.diff(np.sort(np.append(moved, 0.0))) > 0.0):  # the powers would be singular
         raise NotIdentified("second layer", "rank", "outputs of a unit do not differ across a wall.")
     powers = (moved[:, None] / moved[-1]) ** np.arange(1, len(moved) + 1)
-    linear = np.linalg.inv(powers)[0] / moved[-1]
+    linear = lapack.inv(powers)[0] / moved[-1]
     slopes = np.einsum("l,nlm->nm", linear, Y[:, 1:] - Y[:, :1])
     J = sensitivity(known, Z).reshape(slopes.size, -1)
     norms = np.maximum(np.linalg.norm(J, axis=0), np.finfo(float).tiny)
-    return np.linalg.lstsq(J / norms, slopes.ravel(), rcond=_RANK_TOL)[0] / norms
+    return lapack.lstsq(J / norms, slopes.ravel(), rcond=_RANK_TOL)[0] / norms
 
 
 def fit_new_unit(known, unit, Z, Y, weights, sign, correction=None):

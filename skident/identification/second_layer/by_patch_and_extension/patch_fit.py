@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.linalg import lapack
 from skident.optim import DenseJacobian, fit_coefficients, levenberg_marquardt
 
 __all__ = ["PatchFit", "PatchNetwork", "grow_to_width"]
@@ -209,11 +210,11 @@ def _with_best_candidate(fit, network, rng):
     (n, m_L), m = fit.Y.shape, network.width
     J, residual = fit.jacobian(network, 1e-3 * fit.residual(network))
     J /= np.maximum(np.linalg.norm(J, axis=0), np.finfo(float).tiny)
-    tangent = np.linalg.qr(J)[0]
+    tangent = lapack.qr(J)[0]
     residual = (residual - tangent @ (tangent.T @ residual)).reshape(m_L, n + m)[:, :n]
     tangent = tangent.reshape(m_L, n + m, -1)[:, :n]
     H, A = fit.hidden_outputs(network)
-    Q = np.linalg.qr(np.column_stack([A, fit.constants]))[0]
+    Q = lapack.qr(np.column_stack([A, fit.constants]))[0]
     weights, biases = _candidates(network, rng)
     new = np.tanh(H @ weights + biases[fit.regions])
     new -= Q @ (Q.T @ new)

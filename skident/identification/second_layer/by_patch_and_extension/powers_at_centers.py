@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skident.linalg import find_symmetric_powers, svd
+from skident.linalg import find_symmetric_powers, lapack, svd
 from skident.oracle import NotIdentified
 
 from ..kernel.charts import TanhChart, change_coordinates, powers_of_series, series_in_outputs
@@ -69,7 +69,7 @@ def powers_at_centers(downstream, regions, rule, n_centers, n_units):
         raise NotIdentified("second layer", "incomplete", message)
     if n_found == n_units:
         powers = fit_output_powers(powers, rows)
-    C = np.linalg.lstsq(powers.flat.T, rows.T, rcond=None)[0].T / problem.weights[:, None]
+    C = lapack.lstsq(powers.flat.T, rows.T, rcond=None)[0].T / problem.weights[:, None]
     corrections, norm_factors = problem.split(params)
     return CenterPowers(powers.directions.T, corrections, norm_factors, problem.outputs(params), C, rule.order)
 
@@ -147,7 +147,7 @@ class _CoordinateProblem:
             steps = _DIFFERENCE_STEP * np.eye(3 * self.k)[:n_free]
             changes = (self.rows(params + e) - self.rows(params - e) for e in steps)
             J = np.stack([(left @ change @ right).ravel() for change in changes], axis=1) / (2.0 * _DIFFERENCE_STEP)
-            step = np.linalg.lstsq(J, -E.ravel(), rcond=None)[0]
+            step = lapack.lstsq(J, -E.ravel(), rcond=None)[0]
             params = params.copy()
             params[:n_free] += np.clip(step, -_MAX_STEP, _MAX_STEP)
         return best, last

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 from skident.oracle import NotIdentified
 
 from ..downstream import Downstream
@@ -88,7 +88,7 @@ def _candidate_sets(downstream):
 def _regions_along(downstream, free, normal):
     """The `OppositeRegions` along the normal to free units, and their distance from the origin's projection."""
     W, b = downstream.weights, downstream.biases
-    others, moves = np.setdiff1d(np.arange(W.shape[1]), free), np.linalg.pinv(W[:, free])
+    others, moves = np.setdiff1d(np.arange(W.shape[1]), free), lapack.pinv(W[:, free])
     base = -b[free] @ moves
     levels, rates = base @ W[:, others] + b[others], np.abs(normal @ W[:, others])
     free_share = _MAX_FREE_PREACTIVATION * np.linalg.norm(moves @ W[:, others], axis=0)
@@ -139,15 +139,15 @@ class SaturationRegion:
         Last come the moves (n', D) that change the pre-activation of the last fixed unit by 1.
         """
         q, A = fixed.shape[1], np.moveaxis(self.downstream.weights[:, fixed], 0, 1)
-        Q, R = np.linalg.qr(A, mode="complete")
+        Q, R = lapack.qr(A, mode="complete")
         R, span = R[:, :q], Q[:, :, :q]
         sines = np.abs(np.diagonal(R, axis1=1, axis2=2)) / np.linalg.norm(A, axis=1)
         well = np.flatnonzero(sines.min(axis=1, initial=1.0) > _MIN_SINE)
         R, span, bases, A = np.swapaxes(R[well], 1, 2), span[well], bases[well], A[well]
         missing = levels[well] - self.downstream.biases[fixed[well]] - np.einsum("nd,ndq->nq", bases, A)
-        feet = bases + (span @ np.linalg.solve(R, missing[..., None]))[..., 0]
+        feet = bases + (span @ lapack.solve(R, missing[..., None]))[..., 0]
         last = np.broadcast_to(np.eye(q)[:, -1:] if q else np.zeros((0, 1)), (len(R), q, 1))
-        return bases, feet, span, (span @ np.linalg.solve(R, last))[..., 0]
+        return bases, feet, span, (span @ lapack.solve(R, last))[..., 0]
 
     def _steps_inside(self, feet, rays, others, more):
         """Least and largest steps (n, r) along rays (n, r, D) from feet (n, D) that stay inside by margins (n, u)."""
@@ -170,7 +170,7 @@ class SaturationRegion:
         w = downstream.weights[:, wall.unit]
         near = np.abs(levels[:, known]) < downstream.margin + wall.reach
         A = downstream.weights[:, known] * near[:, None]
-        moves = w - (A @ (np.linalg.pinv(A, rcond=_RANK_TOL) @ w)[..., None])[..., 0]
+        moves = w - (A @ (lapack.pinv(A, rcond=_RANK_TOL) @ w)[..., None])[..., 0]
         gains = moves @ w
         well = gains > _MIN_SINE**2 * (w @ w)
         moves = moves / np.where(well, gains, 1.0)[:, None]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 from skident.linalg.packing import insertion, packing_weights
 from skident.oracle import NotIdentified
 
@@ -99,7 +99,7 @@ def _well_conditioned_units(downstream, k):
     """k units (k,) whose weights are well conditioned, at random."""
     m_1, rng = downstream.shape[1], downstream.rng
     sets = [np.sort(rng.permutation(m_1)[:k]) for _ in range(_N_FREE_SETS)]
-    conditions = [np.linalg.cond(downstream.weights[:, units]) for units in sets]
+    conditions = [lapack.cond(downstream.weights[:, units]) for units in sets]
     return sets[np.argsort(conditions)[:_N_WELL_CONDITIONED][rng.randint(_N_WELL_CONDITIONED)]]
 
 
@@ -175,7 +175,7 @@ def _center_outputs(top, low, alone, k, p):
     A = top[:, insertion(k, p - 1)] * exponents(k, p - 1) * weights[:, None]  # (v, n_{p-1}, k)
     y = low * weights
     if len(alone):
-        Q = np.linalg.qr(alone.T)[0]
+        Q = lapack.qr(alone.T)[0]
         A = A - np.einsum("ab,nbk->nak", Q @ Q.T, A)
         y = y - y @ Q @ Q.T
-    return np.linalg.lstsq(A.reshape(-1, k), y.ravel(), rcond=None)[0]
+    return lapack.lstsq(A.reshape(-1, k), y.ravel(), rcond=None)[0]

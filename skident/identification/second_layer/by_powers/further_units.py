@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skident.linalg import power_jacobian, symmetric_power
+from skident.linalg import lapack, power_jacobian, symmetric_power
 from skident.linalg.packing import packing_weights
 from skident.optim import DenseNormalEquations, fit_coefficients, levenberg_marquardt
 from skident.oracle import NotIdentified
@@ -113,7 +113,7 @@ def _patch_with_known_units(downstream, design, first, W2, known, unit, n_tried)
         patch = downstream.patch(np.append(units, unit), design.n_further * (1 + n_tried))
         if len(patch.points) >= n_needed:
             powers = symmetric_power(unit_rows(W2[units].T), order)
-            score = patch.distance * np.sqrt(np.linalg.cond(powers))
+            score = patch.distance * np.sqrt(lapack.cond(powers))
             if score < lowest:
                 best, lowest = patch, score
             if (i == 0 and patch.distance < _NEAR_DISTANCE) or i >= _N_COMPARED:
@@ -157,9 +157,9 @@ class _UnitProblem:
         none, one, two = (np.flatnonzero(degrees == d) for d in range(3))
         T = self.targets(0.0)
         Phi = symmetric_power(np.column_stack([self.V, np.ones(len(self.V))]), self.order)
-        c = np.linalg.lstsq(Phi[:, none].T, T[:, none].T, rcond=None)[0].T
+        c = lapack.lstsq(Phi[:, none].T, T[:, none].T, rcond=None)[0].T
         M = (c[:, None, :] * Phi[:, one].T[None]).reshape(-1, len(self.V))
-        u = np.linalg.lstsq(M, T[:, one].ravel(), rcond=None)[0]
+        u = lapack.lstsq(M, T[:, one].ravel(), rcond=None)[0]
         if self.chart.center_outputs is not None:
             return u, 0.0
         weights, lower_weights = packing_weights(self.n_free, self.order), packing_weights(self.n_free, self.order - 1)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logit
 
+from skident.linalg import lapack
 from skident.network import get_activation
 from skident.oracle import Oracle
 
@@ -37,7 +38,7 @@ class HiddenModel:
     activation: str
 
     def __post_init__(self):
-        object.__setattr__(self, "_inverse", np.linalg.pinv(self.first.weights))
+        object.__setattr__(self, "_inverse", lapack.pinv(self.first.weights))
 
     @property
     def unit(self):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from skident.linalg import lapack
 from skident.network import get_activation
 from skident.oracle import NotIdentified
 
@@ -48,7 +49,7 @@ def measured_nearby(oracle, first, activation, rng):
     ``m_1 <= D`` and x = pinv(W^T)(z - b), the other units can be saturated close to the center.
     """
     m, g = len(first.biases), get_activation(activation)
-    far, inverse, found = _FAR / EXPONENTIAL_RATES[activation], np.linalg.pinv(first.weights), []
+    far, inverse, found = _FAR / EXPONENTIAL_RATES[activation], lapack.pinv(first.weights), []
     for _ in range(_PLACES):
         corners = far * rng.choice([-1.0, 1.0], size=(m, m))
         np.fill_diagonal(corners, 0.0)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import least_squares
 
+from skident.budget import check_deadline
+
 __all__ = ["fit_curvatures", "fit_profiles"]
 
 _NORM_GRID = np.geomspace(0.02, 12.0, 80)  # trial weight norms over half the rate (grid ratio 1.08: one valley)
@@ -24,6 +26,7 @@ def fit_profiles(q, e):
 
 def _fit_profile(q, e):
     """Norm, bias and relative residual of one profile e (n,) at positions q (n,)."""
+    check_deadline()
     e = e * np.sign(np.median(e))
     y = 1.0 / np.sqrt(np.maximum(e, _LEAST_PROFILE * np.abs(e).max()))
     norm, c = _best_of_grid(q, y)
@@ -64,6 +67,7 @@ def fit_curvatures(q, curvatures, slopes):
 
 def _fit_curvature(q, curvature, slope):
     """Norm, bias and relative residual of one unit; within the grid."""
+    check_deadline()
     norms, biases = (x.reshape(-1, 1) for x in np.meshgrid(_CURVATURE_NORMS, _CURVATURE_BIASES))
 
     def left(x):

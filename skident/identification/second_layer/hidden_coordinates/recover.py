@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 
-from skident.linalg import jennrich, svd
+from skident.linalg import jennrich, lapack, svd
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified
 
@@ -56,7 +56,7 @@ def recover_in_hidden_coordinates(oracle, first, activation, n_units, rng):
     W, b, step_residuals = _second_layer(found, model, rng)
     outputs = model.at_preactivations(found.Z)
     A = np.column_stack([g(H @ W + b), np.ones(len(H))])
-    V = np.linalg.lstsq(A, outputs, rcond=_READOUT_RANK_TOL)[0]
+    V = lapack.lstsq(A, outputs, rcond=_READOUT_RANK_TOL)[0]
     spread = max(float(np.linalg.norm(outputs - outputs.mean(axis=0))), np.finfo(float).tiny)
     residual = float(np.linalg.norm(A @ V - outputs)) / spread
     if not residual < _MAX_RESIDUAL:
@@ -84,7 +84,7 @@ def _second_layer(found, model, rng):
             U, profiles, residual = factors.U / np.linalg.norm(factors.U, axis=0), factors.V, factors.residual
         else:
             U, residual = _directions_from_hessians(model, span[:, :n_units], rng)
-            profiles = np.linalg.lstsq(U, T[:, :, 0], rcond=None)[0].T
+            profiles = lapack.lstsq(U, T[:, :, 0], rcond=None)[0].T
     norms, biases, errors = fit_profiles(g(found.Z) @ U, profiles)
     stretch = 2.0 / EXPONENTIAL_RATES[g.name]
     residuals = {"biases": found.residual, "tensor": residual, "profiles": float(errors.max())}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import lsq_linear
 
-from skident.linalg import RankOneOptions, find_rank_one, svd, svec, svec_outer
+from skident.linalg import RankOneOptions, find_rank_one, lapack, svd, svec, svec_outer
 from skident.network import FeedforwardNetwork, get_activation
 
 from .coordinates import hessian_queries
@@ -120,7 +120,7 @@ def _observed(model, basis, at, spread, dimension, rng):
 
 def _terms(X, H):
     """Coefficients (k, n, m_L) of directions X (k, .) in Hessians H (n, m_L, .), and their output profiles (k, m_L)."""
-    terms = np.linalg.lstsq(svec_outer(X).T, H.reshape(-1, H.shape[2]).T, rcond=None)[0]
+    terms = lapack.lstsq(svec_outer(X).T, H.reshape(-1, H.shape[2]).T, rcond=None)[0]
     terms = terms.reshape(len(X), *H.shape[:2])
     return terms, np.array([svd(term, full_matrices=False)[2][0] for term in terms])
 
@@ -205,7 +205,7 @@ def _coefficients(base, X, others):
     """Coefficients (n, k) of directions X (k, .) in Hessians, beside those of the other layer, and in gradients."""
     terms, profiles = (part[: len(X)] for part in _terms(np.vstack([X, others]), base.hessians))
     M = (X[:, :, None] * profiles[:, None, :]).reshape(len(X), -1)
-    slopes = np.linalg.lstsq(M.T, base.gradients.reshape(len(base.points), -1).T, rcond=None)[0]
+    slopes = lapack.lstsq(M.T, base.gradients.reshape(len(base.points), -1).T, rcond=None)[0]
     return np.einsum("knp,kp->nk", terms, profiles), slopes.T
 
 
@@ -219,7 +219,7 @@ def _where_linear(model, basis, W, biases):
 def _plain_network(model, basis, U, third):
     """The network with second-layer directions U (m_2, k) if neither norms nor biases are known."""
     W, third = U.T, np.concatenate(sorted(third, key=len, reverse=True))
-    T = np.linalg.lstsq(W, _distinct(third, len(U), _SAME_COSINE_THIRD).T, rcond=None)[0]
+    T = lapack.lstsq(W, _distinct(third, len(U), _SAME_COSINE_THIRD).T, rcond=None)[0]
     T /= np.linalg.norm(T, axis=0)
     b_2, b_3 = -(model.center @ basis) @ W, -get_activation(model.activation)(np.zeros(len(U))) @ T
     weights = [W, T, np.zeros((T.shape[1], model.n_outputs))]
@@ -234,6 +234,6 @@ def _network(model, basis, second, base, third):
     norms, offsets, _ = fit_curvatures((base.points - base.at) @ basis @ third.T, curvature, slope)
     z_2 = base.at @ basis @ W + b_2
     A = W * g.jet(z_2, 1)[1]
-    T = np.linalg.solve(A.T @ A + _RIDGE * np.eye(len(b_2)), A.T @ (third.T * norms))
+    T = lapack.solve(A.T @ A + _RIDGE * np.eye(len(b_2)), A.T @ (third.T * norms))
     weights = [W, T, np.zeros((len(third), model.n_outputs))]
     return FeedforwardNetwork(weights, [b_2, offsets - g(z_2) @ T, np.zeros(model.n_outputs)], model.activation)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from skident.fitting.least_squares import Stopping, fit_network
-from skident.linalg import jennrich, svd
+from skident.linalg import jennrich, lapack, svd
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified
 
@@ -95,7 +95,7 @@ class _Fit:
         """With output weights from least squares."""
         g, (W, T, _), (b_2, b_3, _) = self.network.activations[0], self.network.weights, self.network.biases
         H = np.column_stack([g(g(self.inputs(basis) @ W + b_2) @ T + b_3), np.ones(len(self.Z))])
-        readout = np.linalg.lstsq(H, self.Y, rcond=None)[0]
+        readout = lapack.lstsq(H, self.Y, rcond=None)[0]
         return replace(self, network=self.network.with_parameters([W, T, readout[:-1]], [b_2, b_3, readout[-1]]))
 
     def continued(self, basis, stopping):
@@ -148,7 +148,7 @@ def _grown(fit, basis, deadline, rng):
     for _ in range(_GROWTH_STARTS):
         w = rng.standard_normal((len(T), 1)) / np.sqrt(len(T))
         columns = np.column_stack([g(H @ w), np.ones(len(H))])
-        readout = np.linalg.lstsq(columns, left, rcond=None)[0]
+        readout = lapack.lstsq(columns, left, rcond=None)[0]
         unit = FeedforwardNetwork([w, readout[:-1]], [np.zeros(1), readout[-1]], fit.model.activation)
         unit, residual = fit_network(unit, H, left, Stopping(max_iter=_GROWTH_STEPS, deadline=deadline))
         if residual < least:
@@ -175,7 +175,7 @@ def _narrowed(model, basis, network, gap, rng):
     Z = model.random_preactivations(_FIT_SPREAD, m_2 + _TENSOR_POINTS, rng)
     slopes = g.jet(Z, 1)[1][:, None, :]
     z_2 = g(Z) @ basis @ W + b_2
-    by_second = ((model.gradients(Z) / slopes) @ basis @ np.linalg.pinv(W).T) / g.jet(z_2, 1)[1][:, None, :]
+    by_second = ((model.gradients(Z) / slopes) @ basis @ lapack.pinv(W).T) / g.jet(z_2, 1)[1][:, None, :]
     T = np.moveaxis(by_second, 2, 0)  # (m_2, n, m_L)
     values = svd(T.reshape(m_2, -1), compute_uv=False)
     ratios = values[1:] / np.maximum(values[:-1], np.finfo(float).tiny)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from skident.linalg import lapack
+
 __all__ = ["SATURATED", "Patch", "n_sign_patterns", "rays_of_one_unit", "reach_patch", "saturated"]
 
 # Pre-activation beyond which the activation is constant in float64: 2 exp(-2 * 21) and erfc(6.5) are below 2^-53.
@@ -96,12 +98,12 @@ def reach_patch(weights, biases, free, n_points, rng, *, margin=SATURATED["tanh"
     """
     free, (D, m) = np.asarray(free), weights.shape
     others = np.setdiff1d(np.arange(m), free)
-    if m <= D and len(others) and np.linalg.cond(weights) < _MAX_CONDITION:
-        inverse = np.linalg.pinv(weights)
+    if m <= D and len(others) and lapack.cond(weights) < _MAX_CONDITION:
+        inverse = lapack.pinv(weights)
         Z = np.zeros((n_points, m))
         Z[:, others] = _LEVEL_SD * rng.standard_normal((n_points, len(others)))
         return Patch(free, others, inverse[free], (Z - biases) @ inverse, Z[:, others])
-    moves = np.linalg.pinv(weights[:, free])
+    moves = lapack.pinv(weights[:, free])
     base = -biases[free] @ moves
     if len(others) == 0:
         return Patch(free, others, moves, base[None], np.zeros((1, 0)))
@@ -128,11 +130,11 @@ def _points_with_held_units(weights, biases, free, n, rng, margin, farthest):
     for _ in range(_HELD_SETS_PER_POINT * n):
         held = rng.permutation(others)[: rng.randint(1, D - k)]
         fixed = np.append(free, held)
-        if np.linalg.cond(weights[:, fixed]) > _MAX_HELD_CONDITION:
+        if lapack.cond(weights[:, fixed]) > _MAX_HELD_CONDITION:
             continue
         shifted = biases.copy()
         shifted[held] -= _LEVEL_SD * rng.standard_normal(len(held))
-        inverse = np.linalg.pinv(weights[:, fixed])
+        inverse = lapack.pinv(weights[:, fixed])
         rest = np.setdiff1d(others, held)
         margins = margin + _MAX_FREE_PREACTIVATION * np.linalg.norm(inverse[:k] @ weights[:, rest], axis=0)
         rays, steps, _ = _saturating_rays(weights, shifted, fixed, margins, _RAYS_PER_HELD_SET, rng)
@@ -172,8 +174,8 @@ def rays_of_one_unit(weights, biases, unit, n_rays, rng, *, margin=SATURATED["ta
 def _saturating_rays(weights, biases, fixed, margin, n_rays, rng):
     """Random unit vectors (n, D) that leave fixed units unchanged, steps that saturate all others, and their signs."""
     others = np.setdiff1d(np.arange(weights.shape[1]), fixed)
-    base = -biases[fixed] @ np.linalg.pinv(weights[:, fixed])
-    along = np.linalg.qr(weights[:, fixed], mode="complete")[0][:, len(fixed) :]
+    base = -biases[fixed] @ lapack.pinv(weights[:, fixed])
+    along = lapack.qr(weights[:, fixed], mode="complete")[0][:, len(fixed) :]
     d = along.shape[1]
     rays = np.array([[1.0], [-1.0]])[:, :d] if d < 2 else rng.standard_normal((n_rays, d))
     rays = (rays / np.linalg.norm(rays, axis=1, keepdims=True)) @ along.T if d else np.zeros((0, len(weights)))

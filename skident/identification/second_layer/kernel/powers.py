@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skident.budget import check_deadline
-from skident.linalg import find_symmetric_powers, svd, symmetric_power
+from skident.linalg import find_symmetric_powers, lapack, svd, symmetric_power
 from skident.linalg.symmetric_rank_one import power_jacobian
 from skident.optim import DenseNormalEquations, fit_coefficients, levenberg_marquardt
 from skident.oracle import NotIdentified
@@ -164,7 +164,7 @@ def _projected(units, basis):
         A[:, k:, k:] += units.output_directions[:, :, None] * units.output_directions[:, None]
         damping = _STRONG_DAMPING if step < _DAMPED_STEPS else _WEAK_DAMPING
         A += damping * np.trace(A, axis1=1, axis2=2)[:, None, None] * np.eye(A.shape[1])
-        steps = -np.linalg.solve(A, np.einsum("ndk,nd->nk", J, r)[:, :, None])
+        steps = -lapack.solve(A, np.einsum("ndk,nd->nk", J, r)[:, :, None])
         units = units.like(units.vector + steps.ravel())
     return units
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.linalg
 
-from skident.linalg import n_symmetric_entries, symmetric_power
+from skident.linalg import lapack, n_symmetric_entries, symmetric_power
 
 from ...query_points import query_block
 
@@ -83,7 +83,7 @@ def taylor_coefficients(query, patch, chart, rule):
     """
     directions = rule.scaled(probing_directions(len(patch.free), rule.order))
     along = _coefficients_along(query, patch, chart, rule, directions)
-    return [a if q == 0 else a @ np.linalg.pinv(symmetric_power(directions, q)).T for q, a in enumerate(along)]
+    return [a if q == 0 else a @ lapack.pinv(symmetric_power(directions, q)).T for q, a in enumerate(along)]
 
 
 def _coefficients_along(query, patch, chart, rule, directions):
@@ -95,8 +95,8 @@ def _coefficients_along(query, patch, chart, rule, directions):
     moved = (Y[..., 1:] - center).reshape(*Y.shape[:2], rule.n_pairs, 2, len(directions))
     even, odd = 0.5 * (moved[..., 0, :] + moved[..., 1, :]), 0.5 * (moved[..., 0, :] - moved[..., 1, :])
     degrees = 2.0 * np.arange(1, rule.n_pairs + 1)
-    even = np.einsum("ab,nmbv->nmav", np.linalg.inv(x[:, None] ** degrees), even)
-    odd = np.einsum("ab,nmbv->nmav", np.linalg.inv(x[:, None] ** (degrees - 1.0)), odd)
+    even = np.einsum("ab,nmbv->nmav", lapack.inv(x[:, None] ** degrees), even)
+    odd = np.einsum("ab,nmbv->nmav", lapack.inv(x[:, None] ** (degrees - 1.0)), odd)
     parts = [(odd if q % 2 else even)[:, :, (q - 1) // 2] / rule.reach**q for q in range(1, rule.order + 1)]
     return [center, *parts]
 

@@ -1,0 +1,59 @@
+"""NumPy's factorizations and solvers, none of which begins if the deadline would pass before it ends.
+
+One call of LAPACK cannot be interrupted. So every stage calls these, and a loop over factorizations needs no check of
+its own. The operations are those of Golub and Van Loan (2013), tables 5.5.1 and 8.6.1, up to a factor of two.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+
+from skident.budget import check_deadline
+
+from .singular_values import SVD_FLOPS, svd
+
+__all__ = [
+    "cholesky",
+    "cond",
+    "eigh",
+    "eigvals",
+    "eigvalsh",
+    "inv",
+    "lstsq",
+    "matrix_rank",
+    "pinv",
+    "qr",
+    "solve",
+    "svd",
+]
+
+_QR_FLOPS = 4.0  # operations of a factorization, over m n min(m, n)
+_EIGEN_FLOPS = 25.0  # operations of the eigenvalues of a matrix without symmetry, over n^3
+
+
+def _within_deadline(function, flops):
+    """The same function of matrices (..., m, n), unless its `flops` m n min(m, n) operations would end too late."""
+
+    @functools.wraps(function)
+    def bounded(A, *arguments, **options):
+        *batch, m, n = np.shape(A)
+        check_deadline(flops * math.prod(batch) * m * n * min(m, n))
+        return function(A, *arguments, **options)
+
+    return bounded
+
+
+cholesky = _within_deadline(np.linalg.cholesky, _QR_FLOPS)
+cond = _within_deadline(np.linalg.cond, SVD_FLOPS)
+eigh = _within_deadline(np.linalg.eigh, SVD_FLOPS)
+eigvals = _within_deadline(np.linalg.eigvals, _EIGEN_FLOPS)
+eigvalsh = _within_deadline(np.linalg.eigvalsh, _QR_FLOPS)
+inv = _within_deadline(np.linalg.inv, _QR_FLOPS)
+lstsq = _within_deadline(np.linalg.lstsq, SVD_FLOPS)
+matrix_rank = _within_deadline(np.linalg.matrix_rank, SVD_FLOPS)
+pinv = _within_deadline(np.linalg.pinv, SVD_FLOPS)
+qr = _within_deadline(np.linalg.qr, _QR_FLOPS)
+solve = _within_deadline(np.linalg.solve, _QR_FLOPS)
