@@ -12,7 +12,7 @@ from skident.network import FeedforwardNetwork, center_outputs, change_inputs, c
 from skident.oracle import OutOfBudgetError, probability_error
 
 from .attempt import Attempt, design_where_units_vary, max_error_over_deviation, relative_to_deviation
-from .contradictions import contradiction, undetermined_weights, with_clip
+from .contradictions import contradiction, undetermined_signs, undetermined_weights, with_clip
 from .diagnosis import clipping_hint, probability_hint
 from .problem import Problem
 from .query_points import evenly_spaced_rows
@@ -177,7 +177,8 @@ def _validation(problem, result):
         network = with_clip(problem, network)
         contradicted, complete = contradiction(problem, network)
         undetermined = "" if any(redundant) else _undetermined(problem, best)  # the warning names redundant units
-        best = replace(best, caveat=contradicted or best.caveat or undetermined)
+        signs = best.undetermined or undetermined_signs(best.network, best.error)
+        best = replace(best, caveat=contradicted or best.caveat or undetermined, undetermined=signs)
     if oracle.response == "predict_proba" and problem.activations[1] == "identity":
         network = center_outputs(network)
     network = network.canonical()

@@ -88,6 +88,9 @@ def warn_doubts(sample, learned, n_units, order):
         _warn_of_interpolation(sample, learned)
     if n_units is None and not learned.settled:
         _warn_of_a_bound(sample, learned.signed.fit.model.n_units, order)
+    if learned.n_flippable:
+        _warn_of_signs(learned)
+        return
     if learned.exact or learned.missing or n_units is None or not learned.signed.fit.model.n_units:
         return
     unit = sample.y_scale**2
@@ -119,6 +122,18 @@ def _warn_of_interpolation(sample, learned):
         f"{learned.missing}. The fit interpolates there and can be wrong on new rows. Take more rows than "
         f"n_samples={sample.n_rows}; if the function can be evaluated anywhere, use "
         "NetworkIdentifier(function, activation='relu').fit(X) in place of samples.",
+        ConvergenceWarning,
+        stacklevel=4,
+    )
+
+
+def _warn_of_signs(learned):
+    model = learned.signed.fit.model
+    cause = "the linear part makes up for them" if model.skip else "their weighted sum is zero"
+    warnings.warn(
+        f"the function is exact, but the signs of {learned.n_flippable} of {model.n_units} units are undetermined "
+        f"(signs_margin_ is 0): flipped, these units give the same function, as {cause}. So exact_ is False; "
+        "predictions do not depend on the choice.",
         ConvergenceWarning,
         stacklevel=4,
     )

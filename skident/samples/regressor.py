@@ -93,7 +93,8 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         The units before the polish, of the tensors or of the wide fit, up to signs of (w_i, b_i) that a linear function
         makes up for; None without units.
     signs_margin_ : ndarray of shape (n_units_,)
-        How well the data determine on which side of its hyperplane a unit is active: 1 fully, 0 not at all.
+        How well the data determine on which side of its hyperplane a unit is active: 1 fully, 0 not at all. It is 0 if
+        other signs give the same function: where ``a_i w_i`` of some units add up to zero, or `linear_` is not zero.
     spectrum_ : ndarray of shape (k,)
         Eigenvalues of T_2, largest absolute value first, in units of y; k is the rank of X.
     spectrum_noise_ : float
@@ -105,12 +106,13 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         Weighted mean squared residual.
     exact_ : bool
         Whether the residuals are rounding and the rows determine the network: every unit has k + 2 active and k + 2
-        inactive rows, the Gauss-Newton matrix has full rank, and every row is predicted by the others to rounding
-        (leave-one-out residuals). It is a statement about the rows given: a unit that is active on none of n rows
-        has no effect. Regions that hold no row have a share below 7 / n of new rows from the same distribution, with
-        probability .999.
+        inactive rows, the Gauss-Newton matrix has full rank, every row is predicted by the others to rounding
+        (leave-one-out residuals), and no other signs of the units give the same function (`signs_margin_`). It is a
+        statement about the rows given: a unit that is active on none of n rows has no effect. Regions that hold no row
+        have a share below 7 / n of new rows from the same distribution, with probability .999.
     input_box_ : InputBox or None
-        Range of the whitened inputs to which `predict` clips; None if `exact_`.
+        Range of the whitened inputs to which `predict` clips; None if `exact_`, or if only signs are undetermined: then
+        the function is exact.
     n_iter_ : int
         Gauss-Newton steps of the last fit, at least 1.
     n_features_in_ : int
@@ -123,11 +125,11 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         If columns of X are far from Gaussian: the tensors then determine little, and the result rests on the polish of
         several starts; or discrete, with ten values at most: where units bend between these is then open.
     ConvergenceWarning
-        If residuals are rounding, but the rows do not determine the units. With a given `n_units`: if more units would
-        still pay, candidates disagree where rows are too few for a decision, or units cannot be separated from noise.
-        With ``n_units=None``: if there are too few rows for one unit, or more units would pay than `order` or the rows
-        allow, or if leave-one-out errors are clearly above those of kernel ridge regression, or above those of the
-        mean.
+        If residuals are rounding, but the rows do not determine the units, or not their signs. With a given `n_units`:
+        if more units would still pay, candidates disagree where rows are too few for a decision, or units cannot be
+        separated from noise. With ``n_units=None``: if there are too few rows for one unit, or more units would pay
+        than `order` or the rows allow, or if leave-one-out errors are clearly above those of kernel ridge regression,
+        or above those of the mean.
 
     Notes
     -----
@@ -291,7 +293,7 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         self.candidate_losses_ = learned.candidate_losses * sample.y_scale**2
         self.loss_ = fit.rss / sample.total * sample.y_scale**2
         self.exact_ = learned.exact
-        self.input_box_ = None if learned.exact else InputBox.of(sample)
+        self.input_box_ = None if learned.exact or learned.n_flippable else InputBox.of(sample)
         self.n_iter_ = max(1, fit.n_iter)
 
     def to_network(self):
