@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from skident.base.parameters import AT_LEAST_ONE, Interval, StrOptions, forgotten_on_error
+from skident.base.parameters import AT_LEAST_ONE, Interval, StrOptions, check_numbers, forgotten_on_error
 from skident.base.progress import StageLog
 from skident.network import FeedforwardNetwork
 from skident.optim import gram_work, one_thread
@@ -24,6 +24,7 @@ from .input_box import InputBox
 from .learning import Search, learn_relu_network
 from .left_out_errors import warn_of_better_models
 from .missing_unit import missing_unit_test
+from .paper.decomposition import order_for
 from .paper.literal import learn_literally
 from .paper.regression import consolidate
 from .sample import Sample
@@ -50,10 +51,11 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     n_units : int, default=None
         Number m of hidden units. None finds it: the rank of T_2, then units are added and removed while they
         gain more than noise allows.
-    order : {"auto", 1, 2}, default="auto"
-        Bound on the number of units: 1 for at most as many as features, 2 for up to ``d (d + 1) / 2``. "auto" is 2 if
-        `n_units` needs it; if units are counted, the search starts within 1 and continues within 2 when all of these
-        units are used. Set 1 to save time where there are known to be fewer units than features.
+    order : "auto" or int, default="auto"
+        Order l of the tensors, which bounds the number of units by ``C(d + l - 1, l)``: as many as features for 1,
+        ``d (d + 1) / 2`` for 2. "auto" is the smallest order that allows `n_units`. If units are counted, the search
+        starts within 1 and, when all of these units are used, continues within the first order that allows more than
+        20, at most 4. Set 1 to save time where there are known to be fewer units than features.
     method : {"refined", "literal"}, default="refined"
         ``literal`` is the paper's own algorithm, for comparison: raw moments, separate decompositions of
         ``T_{2 l + 1}`` and ``T_{2 l + 2}``, recovery of scalars and regression on the units (Algorithms 4, 2 and 5).
@@ -176,7 +178,7 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
 
     _parameter_constraints = {
         "n_units": [AT_LEAST_ONE, None],
-        "order": [StrOptions({"auto"}), Interval(Integral, 1, 2, closed="both")],
+        "order": [StrOptions({"auto"}), AT_LEAST_ONE],
         "method": [StrOptions({"refined", "literal"})],
         "n_candidates": [AT_LEAST_ONE],
         "polish": ["boolean"],
@@ -221,7 +223,8 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            At least two features. Arrays of float64 and float32 are not copied.
+            With one feature, units are the kinks of a piecewise linear function. Arrays of float64 and float32 are not
+            copied.
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,), default=None
             Non-negative.
@@ -234,7 +237,7 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         ------
         ValueError
             If a parameter is none of those allowed (an InvalidParameterError); values are not finite, or their squares
-            are not; y or all of X is constant; there is a single feature; weights are negative or all zero; `n_units`
+            are not; y or all of X is constant; weights are negative or all zero; `n_units`
             is beyond what `order` allows or more than the rows determine (the message gives the number needed), or
             missing where ``method="literal"``.
 
@@ -256,9 +259,8 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         return self
 
     def _read(self, X, y, sample_weight):
-        X, y = validate_data(
-            self, X, y, dtype=[np.float64, np.float32], y_numeric=True, ensure_min_samples=2, ensure_min_features=2
-        )
+        check_numbers(y)
+        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], y_numeric=True, ensure_min_samples=2)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         return Sample(X, y, sample_weight, batch_size=self.batch_size, n_jobs=self.n_jobs)
@@ -266,7 +268,7 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     def _learn(self, sample, max_units):
         rng = check_random_state(self.random_state)
         if self.method == "literal":
-            order = self.order if self.order != "auto" else 1 if self.n_units <= sample.dim else 2
+            order = self.order if self.order != "auto" else order_for(sample.dim, self.n_units)
             return learn_literally(sample, self.n_units, order=order, rng=rng)
         search = Search(
             max_units=min(max_units, sample.dim) if self.order == "auto" else max_units,
