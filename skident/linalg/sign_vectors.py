@@ -173,6 +173,8 @@ def _free_signs(target, mix, slack):
 
 def _matching_halves(target, mix, slack):
     """The same, from sums over two halves of the free signs that match in one equation."""
+    if not len(target):
+        raise UndecidedSignsError(f"the equations are not accurate enough for any of {mix.shape[1]} signs.")
     row = int(np.argmin(slack))  # the sharpest equation lets the fewest pairs through
     half = mix.shape[1] // 2
     left, right = _sums(mix[row, :half]), _sums(mix[row, half:])

@@ -125,6 +125,8 @@ def test_too_many_units_to_compare_their_signs():
     rng = np.random.RandomState(0)
     with pytest.raises(UndecidedSignsError, match="too many"):
         flippable_units(rng.standard_normal((2, 90)), np.ones((90, 1)), 1e-6)
+    with pytest.raises(UndecidedSignsError, match="not accurate enough for any of 20 signs"):
+        solve_signs(rng.standard_normal((2, 20)), np.zeros(2), 10.0)
     with pytest.raises(UndecidedSignsError, match="300 units in 2 equations are too many to compare"):
         flippable_units(rng.standard_normal((2, 300)), np.ones((300, 1)), 1e-12)
 
