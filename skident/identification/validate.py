@@ -176,9 +176,7 @@ def _validation(problem, result):
     if explained:
         network = with_clip(problem, network)
         contradicted, complete = contradiction(problem, network)
-        undetermined = "" if any(redundant) else _undetermined(problem, best)  # the warning names redundant units
-        signs = best.undetermined or undetermined_signs(best.network, best.error)
-        best = replace(best, caveat=contradicted or best.caveat or undetermined, undetermined=signs)
+        best = _with_doubts(problem, best, redundant, contradicted)
     if oracle.response == "predict_proba" and problem.activations[1] == "identity":
         network = center_outputs(network)
     network = network.canonical()
@@ -202,6 +200,13 @@ def _validation(problem, result):
         finished=counted and complete,
         contradicted=bool(contradicted),
     )
+
+
+def _with_doubts(problem, best, redundant, contradicted):
+    """The attempt with what contradicts it, and what the outputs do not determine."""
+    undetermined = "" if any(redundant) else _undetermined(problem, best)  # the warning names redundant units
+    signs = best.undetermined or undetermined_signs(best.network, best.error)
+    return replace(best, caveat=contradicted or best.caveat or undetermined, undetermined=signs)
 
 
 def _undetermined(problem, best):

@@ -54,7 +54,7 @@ def check_sizes(sample, n_units, order, method):
         order_for(k, n_units)  # an error if there is none
     if order != "auto" and n_units > (most := n_symmetric_entries(k, order)):
         what = f"{k} linearly independent feature" + ("s" if k > 1 else "")
-        hint = f"order='auto' takes order {order_for(k, n_units)}" if k > 1 else "set order='auto', which fits kinks"
+        hint = f"order='auto' takes order {order_for(k, n_units)}" if k > 1 else "set order='auto'"
         raise ValueError(f"n_units={n_units} is more than order={order!r} can distinguish in {what}, {most}; {hint}.")
     if n_units > determined:
         needed = n_units * (k + 1) + k + 1
@@ -70,7 +70,7 @@ def _most_counted(dim, order):
     """Units up to which their number is searched for: within a given order, else the first that separates 20."""
     if order != "auto":
         return n_symmetric_entries(dim, order)
-    if dim == 1:  # kinks on a line, which no tensors separate
+    if dim == 1:  # breakpoints on a line, which no tensors separate
         return _COUNTED_UNITS
     return n_symmetric_entries(dim, min(max(2, order_for(dim, _COUNTED_UNITS + 1)), _HIGHEST_ORDER))
 

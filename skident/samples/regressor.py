@@ -223,8 +223,8 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            With one feature, units are the kinks of a piecewise linear function. Arrays of float64 and float32 are not
-            copied.
+            With one feature, units are the breakpoints of a piecewise linear function. Arrays of float64 and float32
+            are not copied.
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,), default=None
             Non-negative.
