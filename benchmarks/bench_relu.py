@@ -7,6 +7,8 @@
     python benchmarks/bench_relu.py --part noise        noise of 5 and 30 %, unknown width, seven shapes and inputs
     python benchmarks/bench_relu.py --part missing_unit false alarms and power of the test for a missing unit
     python benchmarks/bench_relu.py --part exact        exact tensors, up to 207 units in 20 dimensions
+    python benchmarks/bench_relu.py --part signs        units whose weights cancel: are their signs claimed?
+    python benchmarks/bench_relu.py --part orders       more units than pairs of inputs; exact tensors of order 8 and 10
     python benchmarks/bench_relu.py --part tables       diabetes, breast cancer, friedman1 against Ridge
     python benchmarks/bench_relu.py --part ablation     the paper's algorithm, and one change after the other
     python benchmarks/bench_relu.py --part baselines    scikit-learn's MLPRegressor, best of ten, and boosting
@@ -27,6 +29,8 @@ from parts.relu import (  # noqa: F401  (registers the parts)
     large,
     missing_unit,
     noise,
+    orders,
+    signs,
     tables,
     targets,
 )

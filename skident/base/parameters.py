@@ -24,6 +24,7 @@ __all__ = [
     "center_and_scale",
     "check_layer_widths",
     "check_magnitudes",
+    "check_numbers",
     "check_targets",
     "forgotten_on_error",
 ]
@@ -70,6 +71,17 @@ def check_targets(y, response):
             "identified. Fit one classifier per label."
         )
     return y
+
+
+def check_numbers(y):
+    """ValueError if targets of a regressor are strings."""
+    y = np.asarray(y)
+    text = next((one for one in y.ravel() if isinstance(one, str | bytes)), None) if y.dtype.kind in "USO" else None
+    if text is not None:
+        raise ValueError(
+            f"y holds strings ({str(text)!r}), and a regressor needs numbers. If they are numbers, pass "
+            "np.asarray(y, dtype=float); if they are class labels, use HierarchicalQuadraticNetClassifier().fit(X, y)."
+        )
 
 
 def check_magnitudes(**arrays):

@@ -6,6 +6,7 @@ import numpy as np
 
 from skident.budget import check_deadline
 from skident.fitting.standard_errors import jacobian_spectrum
+from skident.linalg.sign_vectors import UndecidedSignsError, flippable_units
 from skident.oracle import BlackBoxError, OutOfBudgetError
 
 from .attempt import design_where_units_vary
@@ -17,6 +18,7 @@ __all__ = [
     "TIMES_TOL",
     "contradiction",
     "errors_over_deviation",
+    "undetermined_signs",
     "undetermined_weights",
 ]
 
@@ -42,6 +44,8 @@ _BORDER_REACH = 10.0  # standard deviations up to which these borders are valida
 _EXACT_ERROR = 1e-12  # relative error that is rounding, below which weights are as determined as they can be
 _MAX_PARAMETERS = 1500  # parameters up to which the Jacobian's spectrum is computed (budget: O(P^3))
 _MAX_PARAMETER_ERROR = 1e-3  # relative error of a parameter that counts as determined
+_SIGN_ERRORS = 100.0  # relative errors of the outputs that a sum of weights which is zero may have
+_LEAST_SIGN_ERROR = 1e-12  # of such a sum relative to its largest term: rounding of products of polished weights
 _SATURATING = ("tanh", "sigmoid", "erf")  # activations whose parameters are determined up to order and signs
 
 
@@ -61,6 +65,28 @@ def undetermined_weights(network, error):
         f"their Jacobian down to {least:.0e} of the largest), which may be off by {off:.0e}; samples X with a wider "
         "spread may determine them"
     )
+
+
+def undetermined_signs(network, error):
+    """Which units of ReLU layers can be flipped without a change of the outputs; empty if none can.
+
+    If the terms ``w_i v_i^T`` of some units of a layer add up to zero, flipping all of them gives the same function.
+    """
+    said, tol = [], max(_LEAST_SIGN_ERROR, _SIGN_ERRORS * error)
+    for layer, (W, V) in enumerate(zip(network.weights[:-1], network.weights[1:], strict=True), 1):
+        if network.activations[layer - 1].symmetry != "homogeneous":
+            continue
+        try:
+            n_flips = int(np.sum(flippable_units(W, V, tol)))
+        except UndecidedSignsError as undecided:
+            said.append(f"the signs of the units of hidden layer {layer}: {undecided}".rstrip("."))
+            continue
+        if n_flips:
+            said.append(
+                f"the signs of {n_flips} units of hidden layer {layer}: the products of their incoming and outgoing "
+                "weights add up to zero, so these units flipped give the same function"
+            )
+    return "; ".join(said)
 
 
 def _with_clip(problem, network):

@@ -12,7 +12,7 @@ from skident.network import FeedforwardNetwork, center_outputs, change_inputs, c
 from skident.oracle import OutOfBudgetError, probability_error
 
 from .attempt import Attempt, design_where_units_vary, max_error_over_deviation, relative_to_deviation
-from .contradictions import ROUNDING_STDS, contradiction, undetermined_weights
+from .contradictions import ROUNDING_STDS, contradiction, undetermined_signs, undetermined_weights
 from .diagnosis import clipping_hint, probability_hint
 from .further_samples import PROBABILITY_TOL, FurtherSamples, compare_further
 from .problem import Problem
@@ -194,10 +194,8 @@ def _validation(problem, result):
     contradicted, complete = "", True
     if explained:
         network, contradicted, complete = contradiction(problem, network)
-        if not any(redundant):  # the warning names these
-            undetermined, in_time = _undetermined(problem, best)
-            best, complete = replace(best, caveat=best.caveat or undetermined), complete and in_time
-        best = replace(best, caveat=contradicted or best.caveat)
+        best, in_time = _with_doubts(problem, best, redundant, contradicted)
+        complete = complete and in_time
     if oracle.response == "predict_proba" and problem.activations[1] == "identity":
         network = center_outputs(network)
     network = network.canonical()
@@ -220,6 +218,13 @@ def _validation(problem, result):
         finished=counted and complete,
         contradicted=bool(contradicted),
     )
+
+
+def _with_doubts(problem, best, redundant, contradicted):
+    """The attempt with what contradicts it, and what the outputs do not determine; and whether that is known."""
+    undetermined, in_time = ("", True) if any(redundant) else _undetermined(problem, best)  # the warning names these
+    signs = best.undetermined or undetermined_signs(best.network, best.error)
+    return replace(best, caveat=contradicted or best.caveat or undetermined, undetermined=signs), in_time
 
 
 def _undetermined(problem, best):

@@ -13,7 +13,7 @@ from skident.budget import OutOfBudgetError, check_deadline, chunks, require_mem
 
 from .singular_values import svd
 
-__all__ = ["UndecidedSignsError", "nearest_signs", "solve_signs"]
+__all__ = ["UndecidedSignsError", "flippable_units", "nearest_signs", "solve_signs"]
 
 _RANK_TOL = 1e-8  # of the largest pivot, root of eps: columns below it depend on the others
 _PIVOT_ERRORS = 4.0  # errors of the equations that a pivot must exceed: a smaller one leaves its sign open
@@ -26,6 +26,10 @@ _EXTRA_BITS = (0, 8, 4, 8, 0, 8)  # beyond the accuracy of the equations, one re
 _CHANCE_LIMIT = 1e-3  # expected number of chance solutions up to which one solution is accepted (false alarm rate)
 _LLL_DELTA = 0.99  # quality of the reduction, as usual
 _LLL_COST = 1.2  # operations of a reduction over K^2 b^2, for K signs and b bits in all; measured up to 260 signs
+_MAX_FLIPS = 256  # combinations of units to flip that are listed (budget)
+_MAX_COMPARED = 260  # linearly dependent units whose flips are searched: a lattice reduction of some 20 s (budget)
+_MAX_ENTRIES = 2**24  # of a matrix of equations: 128 MB
+_LEAST_EIGENVALUE = 1e-12  # of a Gram matrix whose largest column has norm one: its rounding is some eps per column
 _COPIES = 6  # of the combinations in a chunk: indices, bits and signs of both halves
 
 
@@ -74,6 +78,45 @@ def solve_signs(M, r, tol, max_solutions=2):
             "enough for a lattice reduction to find them."
         )
     return _enumerate(M, r, tol, order, rank, _matching_halves, max_solutions)
+
+
+def flippable_units(W, V, tol):
+    """Units whose signs the outputs do not determine: mask (K,) of those in a subset S with ``sum_S w_i v_i^T = 0``.
+
+    For units ``relu(w_i . x + b_i)`` with incoming weights W (D, K) and outgoing weights V (K, m). Since
+    ``relu(t) = t + relu(-t)``, flipping (w_i, b_i) for all units of S leaves the function as it is, up to a constant
+    (Claim 4.8 of Awasthi et al. 2021, for all biases). `tol` is the error of a sum, relative to the largest term.
+    UndecidedSignsError if there are too many combinations to decide.
+
+    If the terms are linearly independent, there is no such subset: ``O(K^3)``. Otherwise the subsets are the solutions
+    of :func:`solve_signs` that differ from all signs 1, at its cost; beyond 42 free signs, subsets are those that a
+    reduced lattice contains.
+
+    >>> import numpy as np
+    >>> from skident.linalg.sign_vectors import flippable_units
+    >>> W = np.array([[1.0, 0.0, -1.0, 3.0], [0.0, 1.0, -1.0, 1.0]])
+    >>> print(flippable_units(W, np.ones((4, 1)), 1e-9))
+    [ True  True  True False]
+    """
+    sizes = np.linalg.norm(W, axis=0) * np.linalg.norm(V, axis=1)
+    K = len(sizes)
+    if not K or not sizes.max() > 0.0:
+        return np.ones(K, dtype=bool)
+    V = V / sizes.max()
+    least = np.linalg.eigvalsh((W.T @ W) * (V @ V.T))[0]
+    if least > max(_LEAST_EIGENVALUE * K, (2.0 * tol) ** 2):
+        return np.zeros(K, dtype=bool)
+    if len(W) > K:
+        W = np.linalg.qr(W, mode="r")
+    if V.shape[1] > K:
+        V = np.linalg.qr(V.T, mode="r").T
+    if K > _MAX_COMPARED or len(W) * V.size > _MAX_ENTRIES:
+        raise UndecidedSignsError(f"{K} units in {len(W) * V.shape[1]} equations are too many to compare their signs.")
+    M = (V.T[:, None] * W).reshape(-1, K)
+    signs = solve_signs(M, M.sum(axis=1), 2.0 * tol, max_solutions=_MAX_FLIPS)
+    if not len(signs):
+        raise UndecidedSignsError(f"other signs of {K} units may give the same function: they are too many to try.")
+    return np.any(signs < 0, axis=0)
 
 
 def nearest_signs(M, r, n=32):
@@ -130,6 +173,8 @@ def _free_signs(target, mix, slack):
 
 def _matching_halves(target, mix, slack):
     """The same, from sums over two halves of the free signs that match in one equation."""
+    if not len(target):
+        raise UndecidedSignsError(f"the equations are not accurate enough for any of {mix.shape[1]} signs.")
     row = int(np.argmin(slack))  # the sharpest equation lets the fewest pairs through
     half = mix.shape[1] // 2
     left, right = _sums(mix[row, :half]), _sums(mix[row, half:])
@@ -192,7 +237,7 @@ def _reduce_lattice(M, r, tol):
         signs = signs[:, :K] * signs[:, K:]
         signs = signs[np.all(np.abs(signs @ M.T - r) <= tol, axis=1)]
         if len(signs):
-            return _with_neighbors(signs[:1], short, M, r, tol)
+            return _with_neighbors(np.unique(signs, axis=0), short, M, r, tol)
     return np.empty((0, K))
 
 
@@ -205,9 +250,9 @@ def _check_time(n_signs, n_bits):
 
 
 def _with_neighbors(signs, U, M, r, tol):
-    """A solution and those that differ from it by a vector of the reduced basis."""
+    """Solutions (n, K) and those that differ from the first by a vector of the reduced basis."""
     K = M.shape[1]
     moves = U[U[:, K] == 0.0, :K]
-    others = np.concatenate([signs + moves, signs - moves])
+    others = np.concatenate([signs[:1] + moves, signs[:1] - moves])
     others = others[np.all(np.abs(others) == 1.0, axis=1)]
     return np.concatenate([signs, others[np.all(np.abs(others @ M.T - r) <= tol, axis=1)]])

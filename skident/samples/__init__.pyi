@@ -70,7 +70,7 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     """Learns ``f(x) = sum_i a_i relu(w_i . x + b_i)`` from samples, by tensors of its Hermite expansion or a wide fit."""
 
     n_units: int | None
-    order: Literal["auto", 1, 2]
+    order: Literal["auto"] | int
     method: Literal["refined", "literal"]
     n_candidates: int
     polish: bool
@@ -100,7 +100,7 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         self,
         n_units: int | None = ...,
         *,
-        order: Literal["auto", 1, 2] = ...,
+        order: Literal["auto"] | int = ...,
         method: Literal["refined", "literal"] = ...,
         n_candidates: int = ...,
         polish: bool = ...,

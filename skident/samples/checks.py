@@ -7,7 +7,10 @@ import warnings
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from skident.linalg import n_symmetric_entries
+
 from .input_distribution import departures, distinct_rows, values_of_columns
+from .paper.decomposition import order_for
 from .ridge_model import EXACT
 from .ridges import regress_on_ridges
 from .unit_count import determined_units
@@ -16,7 +19,10 @@ __all__ = ["check_sizes", "warn_doubts", "warn_of_other_inputs"]
 
 _ROWS_PER_PARAMETER = 3  # up to which units are searched for where their number is not given
 _FEW_VALUES = 10  # distinct values up to which a column is discrete (statistics: none in 50 rows of a density)
+_OUTLIER = 0.5  # excess kurtosis per row from which one row makes a column's spread: 1 if it makes all of it
 _MANY_ROWS = 50  # rows from which so few distinct values are evidence
+_COUNTED_UNITS = 20  # up to which units are counted behind few inputs: tensors are the start of so many (budget)
+_HIGHEST_ORDER = 4  # of tensors whose number of units is counted: five units of two inputs (budget)
 _AGREE = 1.05  # ratio of residual sums up to which candidates agree
 
 
@@ -30,7 +36,6 @@ def check_sizes(sample, n_units, order, method):
         )
     if k == 0:
         raise ValueError("all columns of X are constant: nothing can be learned from them.")
-    most = k if order == 1 else k * (k + 1) // 2  # "auto" goes on to order 2
     distinct = distinct_rows(sample)
     determined = distinct // (k + 1) - 1
     rows = f"n_samples={n} rows" if distinct == n else f"n_samples={n} rows, {distinct} of them distinct,"
@@ -44,11 +49,12 @@ def check_sizes(sample, n_units, order, method):
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        return max(0, min(most, int(distinct / _ROWS_PER_PARAMETER - k - 1) // (k + 1)))
-    if n_units > most:
-        what = f"{k} linearly independent features"
-        pairs = k * (k + 1) // 2
-        hint = f"order='auto' takes up to {pairs}" if order == 1 and n_units <= pairs else "take fewer units"
+        return max(0, min(_most_counted(k, order), int(distinct / _ROWS_PER_PARAMETER - k - 1) // (k + 1)))
+    if method == "literal" and order == "auto":
+        order_for(k, n_units)  # an error if there is none
+    if order != "auto" and n_units > (most := n_symmetric_entries(k, order)):
+        what = f"{k} linearly independent feature" + ("s" if k > 1 else "")
+        hint = f"order='auto' takes order {order_for(k, n_units)}" if k > 1 else "set order='auto'"
         raise ValueError(f"n_units={n_units} is more than order={order!r} can distinguish in {what}, {most}; {hint}.")
     if n_units > determined:
         needed = n_units * (k + 1) + k + 1
@@ -58,6 +64,15 @@ def check_sizes(sample, n_units, order, method):
             "n_units=None."
         )
     return n_units
+
+
+def _most_counted(dim, order):
+    """Units up to which their number is searched for: within a given order, else the first that separates 20."""
+    if order != "auto":
+        return n_symmetric_entries(dim, order)
+    if dim == 1:  # breakpoints on a line, which no tensors separate
+        return _COUNTED_UNITS
+    return n_symmetric_entries(dim, min(max(2, order_for(dim, _COUNTED_UNITS + 1)), _HIGHEST_ORDER))
 
 
 def warn_of_other_inputs(sample):
@@ -71,6 +86,7 @@ def warn_of_other_inputs(sample):
             "The tensors assume Gaussian inputs, so the fit rests on the polish of several starts. Transform the "
             "columns; for a known density, give importance weights."
         )
+        said += _said_of_an_outlier(sample, worst)
     few = np.flatnonzero((values > 1) & (values <= _FEW_VALUES))
     if len(few) and sample.n_rows >= _MANY_ROWS:
         said.append(
@@ -82,12 +98,28 @@ def warn_of_other_inputs(sample):
         warnings.warn(" ".join(said), UserWarning, stacklevel=3)
 
 
+def _said_of_an_outlier(sample, column):
+    """A sentence on the row farthest out in a column, if the column's spread rests on it."""
+    if sample.kurtosis[column] < _OUTLIER * sample.n_rows or sample.n_rows < _MANY_ROWS:
+        return []
+    values = np.asarray(sample.X[:, column], dtype=np.float64)
+    row = int(np.argmax(np.abs(values - np.median(values))))
+    return [
+        f"Row {row} is an outlier: {values[row]:.3g} in column {column}, whose other values spread by "
+        f"{np.delete(values, row).std():.3g}; the scale of X rests on it. Leave it out: "
+        f"fit(np.delete(X, {row}, axis=0), np.delete(y, {row}))."
+    ]
+
+
 def warn_doubts(sample, learned, n_units, order):
     """Warn of units that rows do not determine or noise hides, of fits that lack units, of candidates that disagree."""
     if learned.missing:
         _warn_of_interpolation(sample, learned)
     if n_units is None and not learned.settled:
         _warn_of_a_bound(sample, learned.signed.fit.model.n_units, order)
+    if learned.n_flippable:
+        _warn_of_signs(learned)
+        return
     if learned.exact or learned.missing or n_units is None or not learned.signed.fit.model.n_units:
         return
     unit = sample.y_scale**2
@@ -124,12 +156,25 @@ def _warn_of_interpolation(sample, learned):
     )
 
 
+def _warn_of_signs(learned):
+    model = learned.signed.fit.model
+    cause = "the linear part makes up for them" if model.skip else "their weighted sum is zero"
+    warnings.warn(
+        f"the function is exact, but the signs of {learned.n_flippable} of {model.n_units} units are undetermined "
+        f"(signs_margin_ is 0): flipped, these units give the same function, as {cause}. So exact_ is False; "
+        "predictions do not depend on the choice.",
+        ConvergenceWarning,
+        stacklevel=4,
+    )
+
+
 def _warn_of_a_bound(sample, n_units, order):
     if order == 1 and n_units == sample.dim:
         cause, way = f"order=1 allows {n_units} units, one per linearly independent feature", "Set order='auto'"
-    elif n_units >= sample.dim * (sample.dim + 1) // 2:
+    elif n_units >= _most_counted(sample.dim, order):
         cause = f"order={order!r} allows {n_units} units"
-        way = "Learn the function with another model, e.g. sklearn.neural_network.MLPRegressor()"
+        way = f"Set n_units={2 * n_units}" if sample.dim == 1 else f"Set order={order_for(sample.dim, n_units + 1)}"
+        way += ", or learn the function with another model, e.g. sklearn.neural_network.MLPRegressor()"
     else:
         cause, way = f"n_samples={sample.n_rows} rows allow {n_units} units", "Take more rows"
     warnings.warn(

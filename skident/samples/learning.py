@@ -39,6 +39,7 @@ _ENOUGH_ROWS = 10  # a parameter, from which on the criterion needs no second op
 _HEAVY_TAILS = 3.0  # excess kurtosis of a column with heavy tails: that of the Laplace distribution
 _HEAVY_FACTOR = 10  # factor of the samples that tensors need then (tuned on relu/inputs)
 _VALIDATION_CANDIDATES = 3  # starts of the fit of the tensors per fold of the cross-validation (budget)
+_DETERMINED = 0.5  # margin from which a sign of an exact fit is determined: it is 0 or, to rounding, 1
 _ROUNDS = 3  # of adding and taking away ridges
 _TENSOR_ROWS = 1000  # of a fold, below which tensors are no better start than units added one by one (budget)
 
@@ -97,9 +98,11 @@ class LearnedReLU:
     settled : bool
         False where a further unit would still pay.
     exact : bool
-        Whether residuals are rounding, and the rows determine the units.
+        Whether residuals are rounding, and the rows determine the units with their signs.
     missing : str
         Why the rows do not determine the units though residuals are rounding; else empty.
+    n_flippable : int
+        How many units have undetermined signs, if nothing else is missing: the function is exact.
     """
 
     signed: SignedFit
@@ -109,13 +112,16 @@ class LearnedReLU:
     settled: bool
     exact: bool
     missing: str = ""
+    n_flippable: int = 0
 
 
 def judged(sample, signed, tensor_model, stage, losses, settled, rng):
     """`LearnedReLU` of a finished fit, with what can be said about its exactness."""
     meets = is_exact(sample, signed.fit.rss)
     missing = missing_evidence(sample, signed.fit.model, rng) if meets else ""
-    return LearnedReLU(signed, tensor_model, stage, losses, settled, meets and not missing, missing)
+    meets = meets and not missing
+    n_flippable = int(np.sum(signed.margins < _DETERMINED)) if meets else 0
+    return LearnedReLU(signed, tensor_model, stage, losses, settled, meets and not n_flippable, missing, n_flippable)
 
 
 def _silent(message):

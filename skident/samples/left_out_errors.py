@@ -45,7 +45,7 @@ def warn_of_better_models(sample, learned, rng):
     Not if a warning named another cause, and not if rows repeat: then no row is left out.
     """
     model = learned.signed.fit.model
-    warned = learned.exact or learned.missing or not learned.settled
+    warned = learned.exact or learned.n_flippable or learned.missing or not learned.settled
     if warned or sample.weights is not None or model.n_parameters > _MOST_PARAMETERS:
         return
     if distinct_rows(sample) < sample.n_rows:

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from skident.base.checked_data import checked_data
-from skident.base.parameters import AT_LEAST_ONE, Interval, StrOptions, forgotten_on_error
+from skident.base.parameters import AT_LEAST_ONE, Interval, StrOptions, check_numbers, forgotten_on_error
 from skident.base.progress import StageLog
 from skident.base.undetected import undetected_share
 from skident.network import FeedforwardNetwork
@@ -26,6 +26,7 @@ from .input_box import InputBox
 from .learning import Search, learn_relu_network
 from .left_out_errors import warn_of_better_models
 from .missing_unit import missing_unit_test
+from .paper.decomposition import order_for
 from .paper.literal import learn_literally
 from .paper.regression import consolidate
 from .sample import Sample
@@ -52,10 +53,11 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     n_units : int, default=None
         Number m of hidden units. None finds it: the rank of T_2, then units are added and removed while they
         gain more than noise allows.
-    order : {"auto", 1, 2}, default="auto"
-        Bound on the number of units: 1 for at most as many as features, 2 for up to ``d (d + 1) / 2``. "auto" is 2 if
-        `n_units` needs it; if units are counted, the search starts within 1 and continues within 2 when all of these
-        units are used. Set 1 to save time where there are known to be fewer units than features.
+    order : "auto" or int, default="auto"
+        Order l of the tensors, which bounds the number of units by ``C(d + l - 1, l)``: as many as features for 1,
+        ``d (d + 1) / 2`` for 2. "auto" is the smallest order that allows `n_units`. If units are counted, the search
+        starts within 1 and, when all of these units are used, continues within the first order that allows more than
+        20, at most 4. Set 1 to save time where there are known to be fewer units than features.
     method : {"refined", "literal"}, default="refined"
         ``literal`` is the paper's own algorithm, for comparison: raw moments, separate decompositions of
         ``T_{2 l + 1}`` and ``T_{2 l + 2}``, recovery of scalars and regression on the units (Algorithms 4, 2 and 5).
@@ -95,7 +97,8 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         The units before the polish, of the tensors or of the wide fit, up to signs of (w_i, b_i) that a linear function
         makes up for; None without units.
     signs_margin_ : ndarray of shape (n_units_,)
-        How well the data determine on which side of its hyperplane a unit is active: 1 fully, 0 not at all.
+        How well the data determine on which side of its hyperplane a unit is active: 1 fully, 0 not at all. It is 0 if
+        other signs give the same function: where ``a_i w_i`` of some units add up to zero, or `linear_` is not zero.
     spectrum_ : ndarray of shape (k,)
         Eigenvalues of T_2, largest absolute value first, in units of y; k is the rank of X.
     spectrum_noise_ : float
@@ -107,14 +110,15 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         Weighted mean squared residual.
     exact_ : bool
         Whether the residuals are rounding and the rows determine the network: every unit has k + 2 active and k + 2
-        inactive rows, the Gauss-Newton matrix has full rank, and every row is predicted by the others to rounding
-        (leave-one-out residuals). It is a statement about the rows given: a unit that is active on none of n rows
-        has no effect.
+        inactive rows, the Gauss-Newton matrix has full rank, every row is predicted by the others to rounding
+        (leave-one-out residuals), and no other signs of the units give the same function (`signs_margin_`). It is a
+        statement about the rows given: a unit that is active on none of n rows has no effect.
     undetected_share_ : float
         Regions that hold no row have at most this share of new rows from the same distribution, with confidence 0.999:
         about ``6.9 / n``; 1 unless `exact_`.
     input_box_ : InputBox or None
-        Range of the whitened inputs to which `predict` clips; None if `exact_`.
+        Range of the whitened inputs to which `predict` clips; None if `exact_`, or if only signs are undetermined: then
+        the function is exact.
     n_iter_ : int
         Gauss-Newton steps of the last fit, at least 1.
     n_features_in_ : int
@@ -127,11 +131,11 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         If columns of X are far from Gaussian: the tensors then determine little, and the result rests on the polish of
         several starts; or discrete, with ten values at most: where units bend between these is then open.
     ConvergenceWarning
-        If residuals are rounding, but the rows do not determine the units. With a given `n_units`: if more units would
-        still pay, candidates disagree where rows are too few for a decision, or units cannot be separated from noise.
-        With ``n_units=None``: if there are too few rows for one unit, or more units would pay than `order` or the rows
-        allow, or if leave-one-out errors are clearly above those of kernel ridge regression, or above those of the
-        mean.
+        If residuals are rounding, but the rows do not determine the units, or not their signs. With a given `n_units`:
+        if more units would still pay, candidates disagree where rows are too few for a decision, or units cannot be
+        separated from noise. With ``n_units=None``: if there are too few rows for one unit, or more units would pay
+        than `order` or the rows allow, or if leave-one-out errors are clearly above those of kernel ridge regression,
+        or above those of the mean.
 
     Notes
     -----
@@ -178,7 +182,7 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
 
     _parameter_constraints = {
         "n_units": [AT_LEAST_ONE, None],
-        "order": [StrOptions({"auto"}), Interval(Integral, 1, 2, closed="both")],
+        "order": [StrOptions({"auto"}), AT_LEAST_ONE],
         "method": [StrOptions({"refined", "literal"})],
         "n_candidates": [AT_LEAST_ONE],
         "polish": ["boolean"],
@@ -223,7 +227,8 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            At least two features. Arrays of float64 and float32 are not copied.
+            With one feature, units are the breakpoints of a piecewise linear function. Arrays of float64 and float32
+            are not copied.
         y : array-like of shape (n_samples,)
             A column (n_samples, 1) is taken as (n_samples,), with a DataConversionWarning, as `MLPRegressor` does.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -237,7 +242,7 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         ------
         ValueError
             If a parameter is none of those allowed (an InvalidParameterError); values are not finite, or their squares
-            are not; y or all of X is constant; there is a single feature; weights are negative or all zero; `n_units`
+            are not; y or all of X is constant; weights are negative or all zero; `n_units`
             is beyond what `order` allows or more than the rows determine (the message gives the number needed), or
             missing where ``method="literal"``.
 
@@ -259,9 +264,8 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         return self
 
     def _read(self, X, y, sample_weight):
-        X, y = checked_data(
-            self, X, y, dtype=[np.float64, np.float32], y_numeric=True, ensure_min_samples=2, ensure_min_features=2
-        )
+        check_numbers(y)
+        X, y = checked_data(self, X, y, dtype=[np.float64, np.float32], y_numeric=True, ensure_min_samples=2)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         return Sample(X, y, sample_weight, batch_size=self.batch_size, n_jobs=self.n_jobs)
@@ -269,7 +273,7 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     def _learn(self, sample, max_units):
         rng = check_random_state(self.random_state)
         if self.method == "literal":
-            order = self.order if self.order != "auto" else 1 if self.n_units <= sample.dim else 2
+            order = self.order if self.order != "auto" else order_for(sample.dim, self.n_units)
             return learn_literally(sample, self.n_units, order=order, rng=rng)
         search = Search(
             max_units=min(max_units, sample.dim) if self.order == "auto" else max_units,
@@ -297,7 +301,7 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         self.loss_ = fit.rss / sample.total * sample.y_scale**2
         self.exact_ = learned.exact
         self.undetected_share_ = undetected_share(sample.n_rows if learned.exact else 0)
-        self.input_box_ = None if learned.exact else InputBox.of(sample)
+        self.input_box_ = None if learned.exact or learned.n_flippable else InputBox.of(sample)
         self.n_iter_ = max(1, fit.n_iter)
 
     def to_network(self):

@@ -18,6 +18,7 @@ _ROUGH_ROWS = 8  # the same where fits are only compared
 _JACOBIAN_NUMBERS = 2**21  # of J at a time: 16 MB
 ROUGHLY = 1e-4  # relative decrease at which a fit that is only compared stops
 _COLLINEAR = 1e-11  # eigenvalue, relative to the largest, below which columns are collinear (rounding of a Gram matrix)
+_REPLACED = 1e-6  # squared share in collinear combinations from which a ridge is part of one (rounding: 1e-10)
 _PRODUCT_FTOL = 1e-5  # relative decrease at which a fit by products stops, a hundredth of what its noise adds
 _ROUNDING = 1e-27  # mean squared residual, in variances of y, that is none
 _NO_NOISE = 1e-8  # mean squared residual, in variances of y, below which a fit by products goes on with the matrix
@@ -71,6 +72,8 @@ def regress_on_ridges(sample, U, b):
     coefficients = inverse @ gram[:-1, -1]
     rss = max(1.0 - gram[:-1, -1] @ coefficients, 0.0) * scale[-1] ** 2
     removal = coefficients[:m] ** 2 / np.maximum(np.diag(inverse)[:m], np.finfo(float).tiny) * scale[-1] ** 2
+    # A ridge that the others, or a linear function, replace on all rows: the pseudoinverse does not show it.
+    removal[np.sum(vectors[:m, ~kept] ** 2, axis=1) > _REPLACED] = 0.0
     coefficients = coefficients * scale[-1] / scale[:-1]
     size = coefficients[:m]
     signs = np.where(size < 0, -1.0, 1.0)

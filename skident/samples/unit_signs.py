@@ -12,7 +12,7 @@ from skident.optim import best_of
 
 from .ridge_model import RidgeModel, is_exact
 from .ridges import RidgeFit, fit_ridges, ridge_gram
-from .unit_count import criterion
+from .unit_count import criterion, unit_penalty
 
 __all__ = ["SignedFit", "as_relu", "resolve_signs", "sign_values"]
 
@@ -21,9 +21,12 @@ _HALVES = 30  # up to which, where there are more of them than equations, halves
 _PAIRS = 40  # up to which pairs of changes are tried
 _REFITTED = 4  # combinations, the best ones at the units of the fit, whose own fits are compared (budget)
 _CLOSE = 40.0  # noise variances by which their residuals may exceed the least: refits gain as much
+_CHANCE = 3.0  # times what a unit gains by chance: hyperplanes fitted with other signs leave more than a fit would
 _CUTOFFS = (1e-10, 0.03, 0.1, 0.3)  # of singular values
 _PRECISELY = 1e-9  # relative decrease at which the fit without a skip stops
 _EXACT_TOL = 1e-6  # relative residual of the linear part that noise-free fits may leave
+_MOST_SIGNS = 256  # combinations that explain the linear part and are listed (budget)
+_TERM_ERROR = 10.0  # noise deviations over root n: errors of the sum of a few units' terms a_i w_i
 
 
 @dataclass(frozen=True)
@@ -81,9 +84,11 @@ def _squared_residuals(gram, U, b, signs):
 
 
 def _best_signs(sample, model):
-    """Signs (c, m) whose units alone, with free output weights, leave least, the best ones first.
+    """Signs (c, m) whose units alone, with free output weights, leave least, the best ones first; those undetermined.
 
-    Of all combinations for few units, else of those that a local search ends with and next to it.
+    Of all combinations for few units, else of those that a local search ends with, next to it, or that have the same
+    linear part within its errors. The sign of a unit is undetermined (m,) if a combination with the other one leaves no
+    more than chance.
     """
     m = model.n_units
     U, b, _ = model.units()
@@ -95,16 +100,26 @@ def _best_signs(sample, model):
         first, second = np.triu_indices(m, 1)
         changes = np.vstack([changes, changes[first] * changes[second]])
     ends = (_descend(gram, U, b, start, changes) for start in _starts(gram, U, b, model))
-    (_, signs), _ = best_of(ends, lambda end: end[0])
-    return _closest(sample, gram, U, b, np.vstack([signs, signs * changes]))
+    (least, signs), _ = best_of(ends, lambda end: end[0])
+    if m > _HALVES:
+        return _closest(sample, gram, U, b, np.vstack([signs, signs * changes]))
+    tol = _TERM_ERROR * np.sqrt(max(least, 0.0) / sample.total / sample.effective_rows)
+    try:
+        alike = solve_signs(model.V * model.s, (model.V * model.s) @ signs, tol, max_solutions=_MOST_SIGNS)
+    except UndecidedSignsError:
+        return _closest(sample, gram, U, b, np.vstack([signs, signs * changes]))[0], np.ones(m, dtype=bool)
+    return _closest(sample, gram, U, b, np.vstack([signs, signs * changes, alike]))
 
 
 def _closest(sample, gram, U, b, signs):
-    """Those of some signs (c, m) that leave least, and hardly more than the best ones."""
+    """Those of some signs (c, m) that leave least, and hardly more than the best ones; which units chance decides."""
     left = _squared_residuals(gram, U, b, signs)
-    order = np.argsort(left, kind="stable")[:_REFITTED]
+    order = np.argsort(left, kind="stable")
     noise = max(left[order[0]], 0.0) / sample.effective_rows
-    return signs[order][left[order] <= left[order[0]] + _CLOSE * noise]
+    chance = left <= left[order[0]] + _CHANCE * unit_penalty(sample) * noise
+    undetermined = np.any(signs[chance] != signs[order[0]], axis=0)
+    order = order[:_REFITTED]
+    return signs[order][left[order] <= left[order[0]] + _CLOSE * noise], undetermined
 
 
 def _rounded(model):
@@ -139,13 +154,16 @@ def _signs_of(sample, model, exact):
     M, values = model.V * model.s, sign_values(model)
     if exact and np.linalg.matrix_rank(M, tol=1e-8 * np.linalg.norm(M, 2)) < len(values):
         try:
-            found = solve_signs(M, model.u, _EXACT_TOL * np.abs(model.V).max(), max_solutions=1)
+            found = solve_signs(M, model.u, _EXACT_TOL * np.abs(model.V).max(), max_solutions=_MOST_SIGNS)
         except UndecidedSignsError:
             found = np.empty((0, len(values)))
         if len(found):
-            return found[:1], np.ones((1, len(values)))
-    chosen = _best_signs(sample, model)
-    return chosen, np.clip(values * chosen, 0.0, 1.0)
+            return found[:1], np.all(found == found[0], axis=0)[None].astype(np.float64)
+        chosen, _ = _best_signs(sample, model)
+        return chosen, np.zeros(chosen.shape)
+    chosen, undetermined = _best_signs(sample, model)
+    margins = np.clip(values * chosen, 0.0, 1.0)
+    return chosen, margins if exact else np.where(undetermined, 0.0, margins)
 
 
 def resolve_signs(sample, fit, rng):
@@ -159,7 +177,9 @@ def resolve_signs(sample, fit, rng):
     four of them are fitted. This is Algorithm 3 of Awasthi, Tang and Vijayaraghavan with the linear part of the fit,
     which is known better, in place of T_1.
 
-    The margin of a sign is how far the real solution of these equations lies on its side, cut off at 1.
+    The margin of a sign is how far the real solution of these equations lies on its side, cut off at 1. It is 0 if
+    other signs do as well: if terms ``s_i v_i`` of some units add up to zero, these can be flipped together (Claim
+    4.8), and with a linear part, every unit can.
     """
     model = fit.model
     exact = is_exact(sample, fit.rss)
@@ -171,4 +191,4 @@ def resolve_signs(sample, fit, rng):
     with_skip, plain = replace(fit, model=as_relu(model, candidates[best], True)), plains[best]
     plain = replace(plain, n_iter=fit.n_iter + plain.n_iter)
     better = is_exact(sample, plain.rss) if exact else criterion(sample, plain) <= criterion(sample, with_skip)
-    return SignedFit(plain if better else with_skip, margins[best])
+    return SignedFit(plain, margins[best]) if better else SignedFit(with_skip, np.zeros(model.n_units))

@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from skident.linalg.sign_vectors import UndecidedSignsError, nearest_signs, solve_signs
+from skident.linalg.sign_vectors import UndecidedSignsError, flippable_units, nearest_signs, solve_signs
 
 
 def problem(E, K, seed):
@@ -99,3 +99,37 @@ def test_rate_of_large_lattices(E, K, least):
         except UndecidedSignsError:
             pass
     assert found >= least
+
+
+# Independent terms; free signs tried at once, in two halves, and by a lattice.
+@pytest.mark.parametrize(("D", "K", "m"), [(6, 6, 1), (6, 10, 1), (3, 9, 2), (4, 24, 1), (10, 60, 1)])
+@pytest.mark.parametrize("size", [0, 2, 3, 5])
+def test_units_that_can_be_flipped(D, K, m, size):
+    rng = np.random.RandomState(size)
+    W, V = rng.standard_normal((D, K)), rng.standard_normal((K, m))
+    if size:  # for m = 2 outputs, parallel outgoing weights
+        V[:size] = np.outer(V[:size, 0], rng.standard_normal(m))
+        W[:, size - 1] = -(W[:, : size - 1] @ V[: size - 1, 0]) / V[size - 1, 0]
+    order = rng.permutation(K)
+    W, V = W[:, order] * (1.0 + 1e-14 * rng.standard_normal((D, K))), V[order]
+    found = flippable_units(W, V, 1e-11)
+    np.testing.assert_array_equal(found, order < size)
+    if size and K <= 10:  # the statement itself
+        b, X = rng.standard_normal(K), rng.standard_normal((50, D))
+        signs = np.where(found, -1.0, 1.0)
+        gap = np.maximum(X @ W + b, 0.0) @ V - np.maximum((X @ W + b) * signs, 0.0) @ V
+        assert np.ptp(gap, axis=0).max() < 1e-11
+
+
+def test_too_many_units_to_compare_their_signs():
+    rng = np.random.RandomState(0)
+    with pytest.raises(UndecidedSignsError, match="too many"):
+        flippable_units(rng.standard_normal((2, 90)), np.ones((90, 1)), 1e-6)
+    with pytest.raises(UndecidedSignsError, match="not accurate enough for any of 20 signs"):
+        solve_signs(rng.standard_normal((2, 20)), np.zeros(2), 10.0)
+    with pytest.raises(UndecidedSignsError, match="300 units in 2 equations are too many to compare"):
+        flippable_units(rng.standard_normal((2, 300)), np.ones((300, 1)), 1e-12)
+
+
+def test_units_without_effect_have_no_signs():
+    assert flippable_units(np.zeros((2, 2)), np.ones((2, 1)), 1e-9).all()

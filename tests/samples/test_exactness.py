@@ -55,8 +55,8 @@ def test_units_that_order_1_excludes_are_warned_of(seed):
 
 
 def test_units_that_no_order_allows_are_warned_of():
-    X, y, *_ = noisy(0, 2, 6)
-    with pytest.warns(ConvergenceWarning, match=r"order='auto' allows 3 units: the fit lacks units"):
+    X, y, *_ = noisy(0, 2, 9, level=0.0)
+    with pytest.warns(ConvergenceWarning, match=r"order='auto' allows 5 units: the fit lacks units. Set order=5, or"):
         TensorReLURegressor(random_state=0).fit(X, y)
 
 

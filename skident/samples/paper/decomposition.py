@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
 
+from skident.budget import require_memory
 from skident.linalg import contract_symmetric, flatten_symmetric, jennrich, joint_pencil, n_symmetric_entries, smat, svd
 
 from .scalars import fix_signs, recover_scalars
 
-__all__ = ["RecoveredUnits", "Tolerances", "recover_full_rank", "recover_up_to_signs"]
+__all__ = [
+    "RecoveredUnits",
+    "Tolerances",
+    "decomposition_bytes",
+    "order_for",
+    "recover_full_rank",
+    "recover_up_to_signs",
+]
 
 _CONTRACTIONS = 10  # of a tensor, in a joint pencil
+_COPIES = 4  # of the flattening of T_{2l+2}: positions, entries, factors of its decomposition
 
 
 @dataclass(frozen=True)
@@ -63,13 +73,30 @@ class RecoveredUnits(NamedTuple):
     margins: np.ndarray | None = None
 
 
-def _count(spectrum, n_units, rank_tol, limit, order):
+def order_for(n_features, n_units):
+    """The smallest order l that separates so many generic units: ``C(D + l - 1, l) >= m`` (Corollary 3.3).
+
+    Units of one input are parallel: no order separates two of them.
+    """
+    if n_features == 1 and n_units > 1:
+        raise ValueError(f"tensors over one input separate 1 unit, got n_units={n_units}: all directions are parallel.")
+    order = 1
+    while n_symmetric_entries(n_features, order) < n_units:
+        order += 1
+    return order
+
+
+def decomposition_bytes(n_features, order):
+    """Memory that the decomposition of order l takes: some copies of ``T_{2l+2}`` as ``(n_l, n_l, n_2)``."""
+    n = n_symmetric_entries(n_features, order)
+    return 8 * _COPIES * n * n * n_symmetric_entries(n_features, 2)
+
+
+def _count(spectrum, n_units, rank_tol, limit, D, order):
     """How many units there are, or an error where there are more than the flattening can separate."""
     if n_units is not None and n_units > limit:
-        raise ValueError(
-            f"order {order} separates at most {limit} units here, got n_units={n_units}. "
-            + ("Take order=2 for up to D (D + 1) / 2 of them." if order == 1 else "Take fewer units.")
-        )
+        hint = f"take order={order_for(D, n_units)}" if D > 1 else "tensors over one input separate no more"
+        raise ValueError(f"order {order} separates at most {limit} units here, got n_units={n_units}: {hint}.")
     found = int(np.count_nonzero(spectrum > rank_tol * spectrum[0])) if spectrum[0] > 0 else 0
     if not found:
         raise ValueError("the tensors vanish: no unit shows in them.")
@@ -80,6 +107,9 @@ def _directions(vectors, D, order):
     """Unit vectors (D, r) of which the columns of vectors (n_l, r) are the packed powers, up to sign and error."""
     if order == 1:
         return vectors / np.linalg.norm(vectors, axis=0)
+    if order > 2:  # w (x) w^{l-1}, of rank one
+        left, _, _ = svd(flatten_symmetric(vectors.T, D, (1, order - 1)), full_matrices=False)
+        return left[..., 0].T
     values, frames = np.linalg.eigh(smat(vectors.T, D))
     top = np.argmax(np.abs(values), axis=1)
     return frames[np.arange(len(top)), :, top].T
@@ -100,7 +130,7 @@ def _family(tensors, D, order, rng):
 def _joint_directions(tensors, D, order, n_units, rank_tol, n_draws, rng):
     family = _family(tensors, D, order, rng)
     spectrum = svd(np.concatenate(family, axis=1), compute_uv=False)
-    m = _count(spectrum, n_units, rank_tol, family.shape[1], order)
+    m = _count(spectrum, n_units, rank_tol, family.shape[1], D, order)
     # He_0 has no zero: T_2 sees every unit. T_4 does not see units with |b| = 1, but a mixture does.
     base = family[0] if order == 1 else None
     found = joint_pencil(family, m, base=base, n_draws=n_draws, rng=rng)
@@ -113,9 +143,9 @@ def _literal_directions(tensors, D, order, n_units, tolerances, rng):
     for j in (1, 2):
         flat = flatten_symmetric(tensors[2 * order + j], D, (order, order, j))
         spectra.append(svd(flat.reshape(len(flat), -1), compute_uv=False))
-        m = _count(spectra[-1], n_units, tolerances.rank, len(flat), order)
+        m = _count(spectra[-1], n_units, tolerances.rank, len(flat), D, order)
         # A unit at a zero of the Hermite polynomial is missing here.
-        m = min(m, _count(spectra[-1], None, tolerances.rank, len(flat), order))
+        m = min(m, _count(spectra[-1], None, tolerances.rank, len(flat), D, order))
         found = jennrich(flat, m, n_draws=1, rng=rng)
         residuals.append(found.residual)
         directions.append(_directions(found.U, D, order))
@@ -133,8 +163,8 @@ def _literal_directions(tensors, D, order, n_units, tolerances, rng):
 
 
 def _checked_tensors(tensors, order, needed):
-    if order not in (1, 2):
-        raise ValueError(f"order must be 1 or 2, got {order!r}.")
+    if isinstance(order, bool) or not isinstance(order, Integral) or order < 1:
+        raise ValueError(f"order must be an integer >= 1, got {order!r}.")
     missing = [k for k in needed if k not in tensors]
     if missing:
         raise ValueError(f"order {order} needs the tensors of orders {list(needed)}, got {sorted(tensors)}.")
@@ -163,11 +193,13 @@ def recover_up_to_signs(
 ):
     """All units of a network up to the signs of (w_i, b_i), from its packed tensors: Algorithm 4 of the paper.
 
-    With ``n = C(D + l - 1, l)``: ``O(n^3)`` for each of some 20 contractions, ``O(m^3)`` a draw, and
-    ``O(m C(D + l + 2, l + 3))`` for the scalars. As many units as the order allows may be more.
+    Order l takes the tensors T_2 to T_{2l+2} and separates up to ``n = C(D + l - 1, l)`` generic units (Corollary 3.3),
+    see `order_for`. ``O(n^3)`` for each of some 20 contractions, ``O(m^3)`` a draw, and
+    ``O(m C(D + l + 2, l + 3))`` for the scalars; memory of `decomposition_bytes`, checked before it is allocated.
     """
     rng = np.random.RandomState(0) if rng is None else rng
     tensors, D = _checked_tensors(tensors, order, range(2, 2 * order + 3))
+    require_memory(decomposition_bytes(D, order), f"tensors of order {2 * order + 2} over {D} inputs")
     if method == "joint":
         W, residual, spectrum = _joint_directions(tensors, D, order, n_units, tolerances.rank, n_draws, rng)
     elif method == "literal":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget import require_memory
 from skident.linalg import hermite_features, n_symmetric_entries
 from skident.samples.learning import judged
 from skident.samples.ridge_model import RidgeModel, without_ridges
@@ -11,7 +12,7 @@ from skident.samples.ridges import Regression, RidgeFit
 from skident.samples.tensor_stage import TensorStage, residual_curvature
 from skident.samples.unit_signs import SignedFit, as_relu, sign_values
 
-from .decomposition import recover_up_to_signs
+from .decomposition import decomposition_bytes, recover_up_to_signs
 from .regression import regress_on_features
 from .scalars import fix_signs
 
@@ -55,6 +56,7 @@ def learn_literally(sample, n_units, *, order, rng):
 
     The regression of Algorithm 5 takes units with either sign, so that those of Algorithm 3 only show as margins.
     """
+    require_memory(decomposition_bytes(sample.dim, order), f"tensors of order {2 * order + 2} over {sample.dim} inputs")
     # T_0 to T_4 for order 1, to T_6 for order 2. The mean of y, which is T_0, is left to the regression.
     tensors = raw_tensors(sample, 2 * order + 2)
     found = recover_up_to_signs(tensors, order, n_units=n_units, method="literal", rng=rng)

@@ -84,8 +84,11 @@ def recover_scalars(tensors, W, order=1, *, literal=False):
     W (D, m); returns b (m,), a (m,).
     """
     highest = 3 if literal and order == 1 else order + 3
-    g = np.array([term_coefficients(tensors[k], W, k) for k in range(2, highest + 1)])
-    candidates = np.arange(order - 1 if literal else 0, len(g) - 1)
+    # Of more units than a power has entries, the powers are linearly dependent: orders below l determine nothing.
+    lowest = max(2, order)
+    g = np.zeros((highest - 1, W.shape[1]))
+    g[lowest - 2 :] = [term_coefficients(tensors[k], W, k) for k in range(lowest, highest + 1)]
+    candidates = np.arange(order - 1 if literal or order > 2 else 0, len(g) - 1)
     # The error of q's numerator is that of g_{q+1} + q g_{q-1}, and coefficients of order k err like root of (k - 2)!.
     noise = [1.0 if literal else math.sqrt(math.factorial(q) * (2 * q + 1)) for q in candidates]
     q = candidates[np.argmax(np.abs(g[candidates]) / np.reshape(noise, (-1, 1)), axis=0)]
@@ -98,7 +101,7 @@ def recover_scalars(tensors, W, order=1, *, literal=False):
         if literal:
             a = g[q, unit] / shapes[q, unit]
         else:
-            weights = np.array([1.0 / math.factorial(k) for k in range(2, highest + 1)])[:, None]
+            weights = np.array([(k >= lowest) / math.factorial(k) for k in range(2, highest + 1)])[:, None]
             a = np.sum(weights * shapes * g, axis=0) / np.sum(weights * shapes**2, axis=0)
     # A unit whose b is so large that its coefficients underflow has no effect on the tensors.
     return b, np.where(np.isfinite(a), a, 0.0)

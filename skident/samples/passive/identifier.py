@@ -21,6 +21,7 @@ from skident.base.parameters import (
     StrOptions,
     check_layer_widths,
     check_magnitudes,
+    check_numbers,
     forgotten_on_error,
 )
 from skident.base.predictions import in_shape_of_targets
@@ -249,6 +250,7 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
 
     def _read(self, X, y, sample_weight):
         """The table, and the given widths or None."""
+        check_numbers(y)
         X, y = checked_data(
             self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True, ensure_min_samples=2
         )

@@ -76,7 +76,8 @@ def spread_of(network, table, info, final):
         by_chance = np.sqrt(stats.chi2.ppf(_LEVEL, n_fits - 1) / (n_fits - 1))
         # 1.96 of the errors are to cover 95 of 100, with so few fits known.
         factor = stats.t.ppf(0.975, n_fits - 1) / stats.norm.ppf(0.975)
-        errors = first * np.where(beyond > by_chance * on_rows, factor * beyond / on_rows, 1.0)
+        more = factor * np.divide(beyond, on_rows, out=np.ones_like(first), where=on_rows > 0.0)
+        errors = first * np.where(beyond > by_chance * on_rows, more, 1.0)
     if prior is not None:
         broad = Prior.broad(Architecture.of(network), inside.weights[0].shape[0], noise**2)
         errors = np.where(errors > _UNDETERMINED * _prior_deviations(network, table, broad), np.inf, errors)
@@ -97,6 +98,7 @@ def _aligned(fit, inside, table, errors):
     Of all units of the wider layer it is the one without which the others are closest, relative to their errors.
     """
     wanted, found = _flat_network(table.in_inputs(inside)), []
+    errors = np.where(errors > 0.0, errors, np.inf)  # 0: weights of columns that do not vary
     for one in _of_widths(fit, inside.layer_widths):
         found.append(_flat_network(table.in_inputs(one.align_to(inside))))
     return min(found, key=lambda one: np.sum(((one - wanted) / errors) ** 2))

@@ -177,7 +177,6 @@ REFUSED = {
         lambda X: np.where(X @ A > 0, X @ A, 0.1 * X @ A).sum(axis=1),
         lambda X: np.abs(X @ A).sum(axis=1),
     ],
-    "ambiguous": [lambda X: np.clip(X @ A, -1, 1).sum(axis=1)],
     "crowded": [lambda X: planted_network((6, 5, 1), 0)(X)[:, 0] + 1e-4 * np.sin(X[:, 0])],
 }
 SAID = {
@@ -188,7 +187,6 @@ SAID = {
     "steps": "jump within|do not change at all",
     "bent": "boundaries end, bend or change",
     "signs": "linear part of the outputs remains unexplained",
-    "ambiguous": "does not determine on which side",
     "crowded": "bend at more than 200 places",
 }
 
@@ -199,6 +197,31 @@ def test_refused(seen, box):
     with pytest.raises(NotIdentified, match=SAID[seen]) as info:
         find_relu_network(oracle, max_units=200, linear=False, rng=np.random.RandomState(0))
     assert info.value.reason == seen and oracle.n_queries < 10_000
+
+
+def test_clipped_units_are_pairs_whose_signs_are_undetermined():
+    box = lambda X: np.clip(X @ A, -1, 1).sum(axis=1)  # noqa: E731
+    X = np.random.RandomState(0).standard_normal((200, 6))
+    found = NetworkIdentifier(box, activation="relu", random_state=0).fit(X)
+    assert found.layer_widths_ == (2 * A.shape[1], 1) and found.report_.exact and not found.report_.determined
+    assert f"the signs of {2 * A.shape[1]} units" in found.report_.undetermined
+
+
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("equal", [False, True])
+@pytest.mark.parametrize("k", [3, 4, 6])
+def test_units_whose_weights_cancel_have_no_signs(k, equal, given):
+    """Flipping units with ``sum_i a_i w_i = 0`` gives the same function; one more unit keeps its sign."""
+    rng = np.random.default_rng(k)
+    a = np.append(np.ones(k) if equal else rng.choice([-1.0, 1.0], k) * rng.uniform(0.5, 2.0, k), 1.0)
+    W = rng.standard_normal((6, k + 1))
+    W[:, k - 1] = -(W[:, : k - 1] @ a[: k - 1]) / a[k - 1]
+    truth = FeedforwardNetwork([W, a[:, None]], [rng.uniform(-1, 1, k + 1), np.zeros(1)], "relu")
+    widths = (k + 1, 1) if given else "auto"
+    X = rng.standard_normal((200, 6))
+    found = NetworkIdentifier(lambda X: truth(X), activation="relu", layer_widths=widths, random_state=0).fit(X)
+    assert found.layer_widths_ == (k + 1, 1) and np.abs(found.network_(X) - truth(X)).max() < 1e-11
+    assert found.report_.exact and not found.report_.determined and f"signs of {k} units" in found.report_.undetermined
 
 
 def test_more_units_than_said():

@@ -3,8 +3,16 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 from scipy.special import ndtr
 
+import skident
+from skident.budget import MemoryLimitError
 from skident.linalg import n_symmetric_entries, symmetric_power
-from skident.samples.paper.decomposition import Tolerances, recover_full_rank, recover_up_to_signs
+from skident.samples.paper.decomposition import (
+    Tolerances,
+    decomposition_bytes,
+    order_for,
+    recover_full_rank,
+    recover_up_to_signs,
+)
 from skident.samples.paper.scalars import fix_signs, population_tensors, recover_scalars, term_coefficients
 
 
@@ -44,6 +52,25 @@ def test_order_two_exact(D, m):
     true = random_units(0, D, m)
     found = recover_up_to_signs(population_tensors(*true, 6), 2)
     assert max(errors(found, true)) < 1e-6 and found.margins is None
+
+
+# 0.9 of C(D + l - 1, l), beyond D (D + 1) / 2; largest of five seeds: 5e-16 and 1e-11.
+@pytest.mark.parametrize(("order", "D", "m"), [(3, 2, 4), (3, 3, 9), (3, 4, 18), (4, 2, 5), (4, 3, 13), (4, 4, 31)])
+@pytest.mark.parametrize("method", ["joint", "literal"])
+def test_higher_orders_exact(order, D, m, method):
+    true = random_units(0, D, m)
+    found = recover_up_to_signs(population_tensors(*true, 2 * order + 2), order, n_units=m, method=method)
+    assert order_for(D, m) == order and m <= n_symmetric_entries(D, order)
+    cosines = np.abs(found.W.T @ true[0])
+    assert cosines[linear_sum_assignment(-cosines)].min() > 1 - 1e-10
+    assert max(errors(found, true)) < 1e-8
+
+
+def test_orders_that_memory_does_not_allow_are_refused_before_allocation():
+    tensors = population_tensors(*random_units(0, 6, 7), 8)
+    with skident.config_context(max_memory="2MB"), pytest.raises(MemoryLimitError, match="tensors of order 8 over 6"):
+        recover_up_to_signs(tensors, 3)
+    assert decomposition_bytes(6, 3) > 8 * n_symmetric_entries(6, 3) ** 2 * n_symmetric_entries(6, 2)
 
 
 def test_order_two_at_the_limit():
@@ -171,14 +198,22 @@ T = population_tensors(np.eye(3), np.array([0.1, 0.2, -0.3]), np.ones(3), 6)
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: recover_up_to_signs(T, 3), "order must be 1 or 2, got 3"),
+        (lambda: recover_up_to_signs(T, 0), "order must be an integer >= 1, got 0"),
+        (lambda: recover_up_to_signs(T, 3), r"order 3 needs the tensors of orders \[2, .*, 8\], got \[0, .*, 6\]"),
         (lambda: recover_up_to_signs({2: T[2], 3: T[3]}), r"needs the tensors of orders \[2, 3, 4\], got \[2, 3\]"),
         (lambda: recover_full_rank({k: T[k] for k in (2, 3, 4)}), r"needs the tensors of orders \[1, 2, 3, 4\]"),
         (lambda: recover_up_to_signs({**T, 3: T[4]}), r"tensors\[3\] must be packed, of shape \(10,\) over R\^3"),
         (lambda: recover_up_to_signs({**T, 4: T[4] * np.nan}), r"tensors\[4\] must be finite"),
-        (lambda: recover_up_to_signs(T, n_units=4), "order 1 separates at most 3 units here.*Take order=2"),
-        (lambda: recover_up_to_signs(T, 2, n_units=7), "order 2 separates at most 6 units here.*Take fewer"),
+        (
+            lambda: recover_up_to_signs(T, n_units=4),
+            r"order 1 separates at most 3 .* n_units=4: take order=2",
+        ),
+        (
+            lambda: recover_up_to_signs(T, 2, n_units=7),
+            r"order 2 separates at most 6 .* n_units=7: take order=3",
+        ),
         (lambda: recover_up_to_signs({k: 0 * t for k, t in T.items()}), "tensors vanish"),
+        (lambda: order_for(1, 2), "one input separate 1 unit, got n_units=2"),
         (lambda: recover_up_to_signs(T, method="other"), "method must be 'joint' or 'literal'"),
         (lambda: fix_signs(np.ones(2), np.ones((2, 3)), np.zeros(3), np.ones(3)), "signs of 3 units.*in 2 dimensions"),
     ],

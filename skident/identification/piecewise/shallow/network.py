@@ -240,7 +240,8 @@ def _assemble(search, n_units, leaky):
             f"the network of the {n_found} detected units misses held-out outputs by {errors[best]:.1e} of their "
             "spread.",
         )
-    if _is_ambiguous(search.units, choices, errors):
+    # Signs of exact outputs that explain them equally well are different writings of one function; validation says so.
+    if not exact and _is_ambiguous(search.units, choices, errors):
         return None, _ambiguous(n_found)
     return networks[best], None
 
