@@ -67,7 +67,7 @@ def training_hint(error):
     """What to do about an error that torch raises in training mode only, or nothing."""
     if "when training" not in str(error):
         return ""
-    return " Batch normalization is in training mode: call .eval() on the model first."
+    return " (batch normalization is in training mode: call .eval() on the model)"
 
 
 def refuse_infinite(Y, X, first_row, n_rows):

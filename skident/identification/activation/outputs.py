@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import erf, erfinv, expit, logit
 
-from skident.oracle import logits_from_probabilities
+from skident.oracle import are_probabilities, logits_from_probabilities, probability_bounds
 
 from .growth import NOISE_SIGMAS, classify_near_center
 
@@ -138,6 +138,8 @@ class PreActivationOracle:
             return Z, error[:, None] + np.max(self._noise) / np.maximum(Y, np.finfo(float).tiny)
         noise = 0.0 if precision.is_coarse_binary else self._noise
         error = _rounding(precision) * np.maximum(np.abs(Y), np.finfo(float).tiny) + noise
+        if self._name == "sigmoid" and precision.is_coarse_binary:
+            error = np.maximum(error, probability_bounds(Y, precision))
         return inverse(self._name, Y, error)
 
 
@@ -171,7 +173,7 @@ def detect_output_activation(oracle, rng, noise=0.0, farthest=1e5):
     spreads = np.minimum(_SPREADS, farthest * np.array(_FARTHEST_SHARES))
     Y = _raw_outputs(oracle, np.concatenate([spread * E for spread in spreads]))
     error = _rounding(oracle.precision) * np.abs(Y).max(axis=0) + NOISE_SIGMAS * noise * oracle.output_scale
-    if Y.shape[1] > 1 and Y.min() >= -error.max() and np.abs(Y.sum(axis=1) - 1.0).max() <= Y.shape[1] * error.max():
+    if Y.shape[1] > 1 and are_probabilities(Y, error.max()):
         certain = Y[-2 * _SAMPLES :].max(axis=1) > 1.0 - _AT_LIMIT
         return OutputEvidence("softmax", "", "outputs sum to 1", bool(np.mean(certain) > _SOFTMAX_FAR))
     within = [name for name, (low, high) in _LIMITS.items() if np.all((low - error <= Y) & (high + error >= Y))]
