@@ -80,7 +80,10 @@ def logits_within(P, tolerance, n_logits):
     lost = np.any(tolerance >= 0.5 * P, axis=1)
     P = np.maximum(P, np.finfo(float).tiny)
     logs, error = np.log(P), tolerance / P
-    error[lost] = np.inf
     if n_logits == 1:
-        return logs[:, 1:] - logs[:, :1], error.sum(axis=1, keepdims=True)
-    return CENTERED_LOGITS.values(logs), error * (1.0 - 2.0 / P.shape[1]) + error.mean(axis=1, keepdims=True)
+        Z, error = logs[:, 1:] - logs[:, :1], error.sum(axis=1, keepdims=True)
+    else:
+        Z = CENTERED_LOGITS.values(logs)
+        error = error * (1.0 - 2.0 / P.shape[1]) + error.mean(axis=1, keepdims=True)
+    error[lost] = np.inf
+    return Z, error

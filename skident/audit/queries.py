@@ -188,9 +188,9 @@ class Queries:
         gap = np.abs(self._oracle(self.X[rows]) - self.Y[rows])
         if np.max(gap / (2.0 * self.tolerance[rows])) > 1.0:
             raise BlackBoxError(
-                f"the black box changed while it was audited: queried again at the end, in a batch of {_REPEATED} rows, "
-                f"its outputs differed by {gap.max():.1e}. Likely cause: dropout in training mode (call .eval()), "
-                "sampling, or outputs that are wrong beyond some row of a large batch."
+                f"the black box changed while it was audited: queried again at the end, in a batch of {_REPEATED} "
+                f"rows, its outputs differed by {gap.max():.1e}. Likely cause: dropout in training mode (call "
+                ".eval()), sampling, or outputs that are wrong beyond some row of a large batch."
             )
 
     @property

@@ -27,10 +27,12 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
     """Compare a black box with a network whose weights are known, and name the weights that differ.
 
     Outputs are compared at inputs chosen for it within the range of X: for every hidden unit some at which a change of
-    it shows most and some at which it rests, and others. They are the same if none differs by more than two evaluations
-    of the same network may, in the number format of the outputs. If they are not, the fewest changes are
-    searched for that explain the outputs: one weight, one unit removed, weights of one unit, then any weights. Hidden
-    units in another order, with other signs or scales that leave the function as it is, make no difference.
+    it shows most and some at which it rests, and others. Rows of X are queried too: all of them, or 5,000 at random.
+    Columns of integers, or with few values, are queried at such values. Outputs are the same if none differs by more
+    than two evaluations of the same network may, in the number format of the outputs. If they are not, the fewest
+    changes are searched for that explain the outputs: one weight, one unit removed, weights of one unit, then any
+    weights. Hidden units in another order, with other signs or scales that leave the function as it is, make no
+    difference.
 
     Parameters
     ----------
@@ -42,7 +44,8 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
         (1e-5 or so).
     network : FeedforwardNetwork, torch.nn.Module, fitted estimator or path of an ``.onnx`` file
         With known weights, see `skident.oracle.black_box.known_network`. If they are all numbers of single precision,
-        and those of the black box are unknown or are not, single precision counts in the tolerance. An ONNX file with
+        those of the black box are unknown or are not, hardly any output agrees in double precision, and no change of
+        one weight or unit explains the differences, single precision counts in the tolerance. An ONNX file with
         other operators (a quantized model) has only a copy of itself as its equal, which is not queried.
     X : array-like of shape (n_samples, D)
         Where the black box is used: queries stay within the range of every column.
@@ -50,11 +53,13 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
         Largest difference, over the standard deviation of that output's outputs, that still counts as the same.
         None: only what rounding explains, or the noise that was measured.
     max_queries : int, default=None
-        Queries at most. None: twice as many outputs as the network has parameters, ``2 P / m_L`` rows (24 at least).
-        A single changed weight takes far fewer.
+        Queries at most. None: the rows of X, up to 5,000, and twice as many outputs as the network has parameters,
+        ``2 P / m_L`` rows (24 at least).
     response_method : {"auto", "predict", "predict_proba"}, default="auto"
-        ``predict_proba`` compares logits, from the probabilities and with their errors; ``auto`` does so for
-        scikit-learn's classifiers.
+        ``predict_proba`` compares class probabilities, of two classes also those of the second alone. ``auto`` does so
+        if the black box or the reference is a classifier (also an ONNX file that ends in a softmax), or if the outputs
+        are probabilities and nearer to the reference's than to its logits. Then logits are different: the report names
+        the missing softmax.
     random_state : int, RandomState or None, default=None
 
     Returns
@@ -68,11 +73,11 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
     ------
     ValueError
         If X is not finite or has another number of columns than the network has inputs, the black box has another
-        number of outputs, or `max_queries` is below 16.
+        number of outputs, `tol` is not positive and finite, or `max_queries` is below 16.
     TypeError
         If `network` has no known weights.
     BlackBoxError
-        (a ValueError) If the black box fails, or changes during the audit.
+        (a ValueError) If the black box fails, or changes during the audit, or its probabilities do not sum to 1.
 
     Notes
     -----
@@ -131,7 +136,7 @@ def _explained(queries, rng):
     found = None
     if queries.excess > 1.0 and queries.weights_may_be_rounded:
         found = explain_differences(*queries.to_explain(), several=False)
-        if not queries.agree_in_part() and _is_rounding(queries.network, found):
+        if _is_rounding(queries, found):
             queries.allow_float32()
             found = None
     if queries.excess > 1.0:
@@ -146,9 +151,14 @@ def _explained(queries, rng):
     return found
 
 
-def _is_rounding(network, found):
-    """Whether differences are no change of one weight or unit, or one within the rounding of float32."""
-    changes = _differences(network, found)
+def _is_rounding(queries, found):
+    """Whether differences come from float32 weights.
+
+    If one weight or unit explains all of them, it changes within its rounding; else hardly any output agrees.
+    """
+    changes = _differences(queries.network, found)
+    if not changes:
+        return not queries.agree_in_part()
     return all(abs(d.found - d.known) <= _ROUNDED * abs(d.known) for d in changes)
 
 

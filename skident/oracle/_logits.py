@@ -20,6 +20,7 @@ __all__ = [
 ]
 
 _SOFTMAX_ULPS = 4.0  # roundings of ``2 + |log p|`` by a softmax and a logarithm
+_VALUE_ULPS = 2.0  # roundings of a probability itself: of the exponential, the sum and the quotient
 _GRID_ULPS = 8.0  # error of a probability computed as 1 - q or 1/2 + r, in spacings: rounding of q and its computation
 _SUM_TOL = 1e-4  # rounding of the sum of a thousand probabilities in single precision
 _MAX_SUM_ERROR = 1e-2  # of rounded probabilities; sums farther from 1 are not of exclusive classes
@@ -134,13 +135,13 @@ def probability_bounds(P, precision=None):
     >>> import numpy as np
     >>> from skident.oracle import Precision, probability_bounds
     >>> P = np.array([[2.0**-20], [1e-6]])  # the first is a multiple of the spacing 2^-25
-    >>> print(probability_bounds(P, Precision("float32")).ravel().round(9))
-    [2.47e-07 8.00e-12]
+    >>> print([f"{bound:.1e}" for bound in probability_bounds(P, Precision("float32")).ravel()])
+    ['2.4e-07', '6.8e-12']
     """
     digits = _digits_of(precision)
     P = np.maximum(P, 0.0)
     logs = -np.log(np.clip(P, np.finfo(float).tiny, 1.0)).max(axis=1, keepdims=True)
-    relative = _SOFTMAX_ULPS * digits.unit * (2.0 + (1.0 - np.minimum(P, 1.0)) * logs)
+    relative = digits.unit * (_VALUE_ULPS + _SOFTMAX_ULPS * (1.0 - np.minimum(P, 1.0)) * logs)
     return relative * P + np.where(_on_grid(P, digits, precision), _GRID_ULPS * digits.grid, 0.0)
 
 

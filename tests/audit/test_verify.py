@@ -395,6 +395,18 @@ class TestBadInput:
         with pytest.raises(BlackBoxError, match="not finite|NaN|nan"):
             verify_same(lambda X: np.full((len(X), 2), np.nan), self.network, self.X)
 
+    @pytest.mark.parametrize("tol", [0, 0.0, -1.0, np.nan, np.inf])
+    def test_a_tolerance_that_is_none(self, tol):
+        with pytest.raises(ValueError, match="tol must be positive and finite, got"):
+            verify_same(self.network, self.network, self.X, tol=tol)
+        with pytest.raises(ValueError, match="tol"):
+            NetworkVerifier(self.network, network=self.network, tol=tol).fit(self.X)
+
+    def test_swapped_arguments(self):
+        for known in (self.network, self.network.to_torch()):
+            with pytest.raises(TypeError, match=r"swapped. Call verify_same\(black_box, network, X\)"):
+                verify_same(known, lambda X: self.network(X), self.X)
+
     def test_no_known_weights(self):
         with pytest.raises(TypeError, match="must have known weights"):
             verify_same(self.network, lambda X: X, self.X)
