@@ -10,7 +10,10 @@ from parts.everyday import (  # noqa: F401  (registers the parts)
     columns,
     deadlines,
     files,
+    float32_audits,
     layouts,
+    local_differences,
+    probability_audits,
     undetected,
 )
 from registry import run_parts

@@ -9,7 +9,7 @@ from scipy import stats
 
 __all__ = ["PROBE_ROWS", "BatchProbe", "probe_batches", "spread_rows"]
 
-PROBE_ROWS = 4  # rows queried as one batch; the first half of them again as a smaller one
+PROBE_ROWS = 4  # rows queried as one batch; the first half of them again, one at a time
 _HALF = PROBE_ROWS // 2
 _REPEATS = PROBE_ROWS + _HALF  # queries that distinguish noise from batch dependence
 _FALSE_ALARM = 1e-4  # probability that noise counts as batch dependence, which costs time but no correctness
@@ -17,20 +17,17 @@ _FALSE_ALARM = 1e-4  # probability that noise counts as batch dependence, which 
 
 @dataclass(frozen=True)
 class BatchProbe:
-    """Outputs of a few rows in batches of two sizes.
+    """Outputs of a few rows in one batch and one at a time.
 
     Attributes
     ----------
     Y : ndarray of shape (4, m_L)
         In one batch.
-    error : ndarray of shape (4,)
-        Their uncertainty, see `Oracle.query`.
     half : ndarray of shape (2, m_L)
-        Outputs of the first two rows in a batch of their own.
+        Outputs of the first two rows, queried one at a time.
     """
 
     Y: np.ndarray
-    error: np.ndarray
     half: np.ndarray
 
     @property
@@ -40,7 +37,7 @@ class BatchProbe:
 
     def differs(self, rounding):
         """Whether the outputs differ by more than their rounding, ndarray of shape (m_L,)."""
-        return bool(np.any(np.abs(self.gap) > rounding + self.error[:_HALF, None]))
+        return bool(np.any(np.abs(self.gap) > rounding))
 
     def depends_on_batch(self, oracle, rows, rounding):
         """Whether batches, rather than noise, explain the difference.
@@ -49,8 +46,8 @@ class BatchProbe:
 
         Six queries. An F-test of the difference between the batches against that between repetitions of a batch.
         """
-        Y, half = oracle(rows), oracle(rows[:_HALF])
-        floor = np.maximum(rounding, np.finfo(float).tiny) + self.error.max()
+        Y, half = oracle(rows), _one_by_one(oracle, rows)
+        floor = np.maximum(rounding, np.finfo(float).tiny)
         repeated = np.vstack([self.Y - Y, self.half - half]) / floor
         between = 0.5 * (self.Y[:_HALF] + Y[:_HALF] - self.half - half) / floor
         noise = 0.5 * np.mean(repeated**2, axis=0) + 1.0  # at least the rounding, whose square is 1 here
@@ -59,12 +56,15 @@ class BatchProbe:
 
 
 def probe_batches(oracle, rows):
-    """Query four rows as one batch and the first two again.
+    """Query four rows as one batch, and the first two again, one at a time.
 
     rows (4, D).
     """
-    Y, error = oracle.query(rows)
-    return BatchProbe(Y, error, oracle(rows[:_HALF]))
+    return BatchProbe(oracle(rows), _one_by_one(oracle, rows))
+
+
+def _one_by_one(oracle, rows):
+    return np.vstack([oracle(row[None]) for row in rows[:_HALF]])
 
 
 def spread_rows(X):

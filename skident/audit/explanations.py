@@ -224,7 +224,7 @@ def _one_unit(case):
     best = None
     for k in np.argsort(left, kind="stable")[:_UNITS_TRIED]:
         group = [n for n in groups[k] if case.norms[n[0]][n[1], n[2]] > 0]
-        if case.effects.centered and len({(n[0], n[1]) for n in group}) == 1 < len(group):
+        if case.effects.link.centered and len({(n[0], n[1]) for n in group}) == 1 < len(group):
             group.remove(min(group, key=cosine.get))  # the same change of all does not show
         if not group or len(group) > case.residual.size // 2:
             continue

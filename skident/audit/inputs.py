@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,19 +14,27 @@ _FLAT = 1e-3  # slope, beside the largest one, of a unit that rests or saturates
 _CLEAR = 0.1  # of the way from the least to the largest effect, by which a unit shows, or rests
 _STEPS = 30  # of the search for inputs at which a unit varies (budget)
 _STARTS = 8  # of that search (budget)
+_MOST_LEVELS = 256  # distinct values of a column that is queried at these only: those of 8 bits
+_ROWS_PER_LEVEL = 4  # rows of X per distinct value of such a column, at least: numbers with all digits hardly repeat
 
 
 @dataclass(frozen=True)
 class InputBox:
-    """The range of the columns of X; no queries outside.
+    """The range of the columns of X, and which values they take in it; no queries elsewhere.
 
     Attributes
     ----------
     low, high : ndarray of shape (D,)
+    integer : ndarray of bool, shape (D,)
+        Columns of integers with many values: any integer of the range.
+    levels : dict
+        Sorted values of each column that has few, by its number.
     """
 
     low: np.ndarray
     high: np.ndarray
+    integer: np.ndarray | bool = False
+    levels: dict = field(default_factory=dict)
 
     @classmethod
     def of(cls, X):
@@ -34,7 +42,14 @@ class InputBox:
 
         X (n, D).
         """
-        return cls(X.min(axis=0), X.max(axis=0))
+        levels = {}
+        for column, values in enumerate(X.T):
+            distinct = np.unique(values)
+            if 1 < len(distinct) <= min(_MOST_LEVELS, len(X) / _ROWS_PER_LEVEL):
+                levels[column] = distinct
+        integer = np.all(np.rint(X) == X, axis=0)
+        integer[list(levels)] = False
+        return cls(X.min(axis=0), X.max(axis=0), integer, levels)
 
     @property
     def constant(self):
@@ -45,6 +60,16 @@ class InputBox:
         """Rows moved to the nearest point of the box."""
         return np.clip(X, self.low, self.high)
 
+    def allowed(self, X):
+        """Rows moved to the nearest values that the columns may take."""
+        X = self.inside(X)
+        X = np.where(self.integer, np.rint(X), X)
+        for column, levels in self.levels.items():
+            above = np.clip(np.searchsorted(levels, X[:, column]), 1, len(levels) - 1)
+            low, high = levels[above - 1], levels[above]
+            X[:, column] = np.where(X[:, column] - low < high - X[:, column], low, high)
+        return X
+
 
 def candidate_inputs(X, box, n, rng):
     """Rows of X, rows mixed from their columns, even ones in the box, and corners of it: about a quarter each.
@@ -54,7 +79,7 @@ def candidate_inputs(X, box, n, rng):
     rows, D = X[rng.permutation(len(X))[: -(-n // 4)]], X.shape[1]
     others, kinds = n - len(rows), rng.randint(3, size=(n - len(rows), 1))
     mixed = X[rng.randint(len(X), size=(others, D)), np.arange(D)]
-    even = box.low + (box.high - box.low) * rng.uniform(size=(others, D))
+    even = box.allowed(box.low + (box.high - box.low) * rng.uniform(size=(others, D)))
     corners = np.where(rng.randint(2, size=(others, D)) == 1, box.high, box.low)
     return np.vstack([rows, np.where(kinds == 0, mixed, np.where(kinds == 1, even, corners))])
 
@@ -68,14 +93,14 @@ def inputs_on_both_sides(network, candidates, box, rng):
     smallest: exact for the first layer, a local search for deeper ones. No queries.
     """
     _, jets = calculus.forward_jets(network.weights, network.biases, network.activations, candidates, order=1)
-    found = [candidates]
+    found = []
     for layer, jet in enumerate(jets[:-1]):
         slope = np.abs(jet[1])
         moves = slope > _FLAT * max(slope.max(), np.finfo(float).tiny)
         for unit in np.flatnonzero(moves.all(axis=0) | ~moves.any(axis=0)):
             starts = candidates[rng.permutation(len(candidates))[:_STARTS]]
             found += [_pushed(network, layer, unit, starts, sign, box) for sign in (1.0, -1.0)]
-    return np.vstack(found)
+    return np.vstack([candidates, *map(box.allowed, found)])
 
 
 def _pushed(network, layer, unit, U, sign, box):

@@ -6,13 +6,16 @@ import numpy as np
 
 from skident.network import calculus
 
+from .links import VALUES
+
 __all__ = ["ParameterEffects"]
 
+_ROUNDED = 2.0**-25 / np.sqrt(3.0)  # standard deviation of the relative rounding of a number to float32, at least
 _CHUNK_BYTES = 2**26  # of a block of derivatives (memory)
 
 
 class ParameterEffects:
-    """Derivatives of outputs by the parameters, never all at once.
+    """Derivatives of what is compared by the parameters, never all at once.
 
     A parameter is named ``(layer, row, unit)``, where the row after the last weight of a unit is its bias. Effects are
     those on outputs divided by their tolerance.
@@ -22,38 +25,38 @@ class ParameterEffects:
     network : FeedforwardNetwork
     layers : list of ndarray
         ``layers[l]`` (m_l + 1, m_{l+1}): weights and, in the last row, biases.
-    outputs : ndarray of shape (n, m_L)
-    centered : bool
+    outputs : ndarray of shape (n, m)
+        What is compared: outputs, centered logits or probabilities.
+    link : object
+        From `links`: how it depends on the network's outputs.
 
     Holds ``8 n (1 + m_L) sum(m_l)`` bytes.
     """
 
-    def __init__(self, network, X, tolerance, centered=False):
-        self.network, self.centered, self._X, self._tolerance = network, centered, X, tolerance
+    def __init__(self, network, X, tolerance, link=VALUES):
+        self.network, self.link, self._X, self._tolerance = network, link, X, tolerance
         self.layers = [np.vstack([W, b]) for W, b in zip(network.weights, network.biases, strict=True)]
         inputs, jets = calculus.forward_jets(network.weights, network.biases, network.activations, X, order=1)
         self._inputs = [np.hstack([H, np.ones((len(H), 1))]) for H in inputs]
         by_pre, _ = calculus.output_sensitivities(network.weights, jets)
-        self._by_pre = [self._counted(S) / tolerance[:, :, None] for S in by_pre]
-        self.outputs = self._counted(jets[-1][0])
-
-    def _counted(self, A):
-        return A - A.mean(axis=1, keepdims=True) if self.centered else A
+        Z = jets[-1][0]
+        self._by_pre = [link.slopes(Z, S) / tolerance[:, :, None] for S in by_pre]
+        self.outputs = link.values(Z)
 
     def at(self, rows):
         """The effects on some of the outputs."""
-        return ParameterEffects(self.network, self._X[rows], self._tolerance[rows], self.centered)
+        return ParameterEffects(self.network, self._X[rows], self._tolerance[rows], self.link)
 
     def of(self, network):
         """Effects of another network's parameters at the same inputs."""
-        return ParameterEffects(network, self._X, self._tolerance, self.centered)
+        return ParameterEffects(network, self._X, self._tolerance, self.link)
 
     def outputs_of(self, network):
-        """Outputs of another network at the same inputs.
+        """What is compared, of another network at the same inputs.
 
-        Returns (n, m_L).
+        Returns (n, m).
         """
-        return self._counted(network(self._X))
+        return self.link.values(network(self._X))
 
     def correlations(self, R):
         """``J^T r`` by layers.
@@ -66,6 +69,13 @@ class ParameterEffects:
         """Length of every parameter's effect, as `layers`."""
         pairs = zip(self._inputs, self._by_pre, strict=True)
         return [np.sqrt((H**2).T @ np.einsum("npj,npj->nj", S, S)) for H, S in pairs]
+
+    def of_rounded_parameters(self):
+        """Standard deviation of the effects of all parameters together, if each is rounded to float32, (n, m)."""
+        variance = np.zeros(self.outputs.shape)
+        for H, S, layer in zip(self._inputs, self._by_pre, self.layers, strict=True):
+            variance += np.einsum("nmj,nj->nm", S**2, H**2 @ layer**2)
+        return _ROUNDED * np.sqrt(variance)
 
     def largest(self):
         """Largest effect of every parameter on any output, as `layers`.

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from skident.oracle import BlackBoxError
+from skident.oracle import BlackBoxError, Precision, probability_bounds
 
 from .batches import PROBE_ROWS, probe_batches, spread_rows
 from .inputs import InputBox, candidate_inputs, chosen_inputs, inputs_on_both_sides
+from .links import CENTERED_LOGITS, VALUES, Probabilities, logits_within
 from .parameters import ParameterEffects
 from .rounding import Arithmetic, numbers_of, rounding_of_outputs
 
@@ -18,18 +19,24 @@ __all__ = ["FEWEST_ROWS", "Queries"]
 _EACH = (3, 12)  # queries per unit in the first round, fewest and most
 _EACH_IN_ALL = 6000  # queries of all units together in the first round (budget)
 _OTHERS = 64  # further queries in the first round
+_MOST_ROWS = 5000  # rows of X queried: all, or so many at random, which miss a difference on 1 % of them once in 1e22
 _REPEATED = PROBE_ROWS  # rows queried twice, to detect outputs that do not repeat
 _NOISY_REPEATS = 16  # further rows queried twice if they do not: the noise level to 1 / sqrt(32), 18 %
-_CAST_ROWS = 4  # rows at which a black box is queried again with its inputs rounded to float32
-_PROBE = PROBE_ROWS + PROBE_ROWS // 2 + _CAST_ROWS + _REPEATED  # queries of both probes and of the check for drift
+_CAST_ROWS = 4  # rows at which a black box is queried again with its inputs rounded to float32, and beyond
+_PROBE = PROBE_ROWS + PROBE_ROWS // 2 + 2 * _CAST_ROWS + _REPEATED  # queries of the probes and of the check for drift
 _BATCH_PROBE = 22  # queries: 6 for noise or batch dependence, 8 single rows, 4 of them again, 4 for noise
 _CAST_MOVES = 4.0  # tolerances (of 8 deviations of rounding) by which rounded inputs must move an output that counts
 FEWEST_ROWS = 4 * _REPEATED
+_FEWEST = 24  # queries at least, unless their number is given
 _SIGMAS = 8.0  # standard deviations of rounding or noise that count as the same
 _ROUNDINGS = 16.0  # of the largest output, by which outputs that come again may differ
+_SMALL_PROBABILITY = 0.25  # outputs in [0, 1] may have the absolute error of such numbers, see `probability_bounds`
 _TOO_FEW = 1.3  # a deviation measured by twenty numbers may be too small by as much
 _MOST_WORK = 2e9  # multiplications spent on candidates
 _CANDIDATES = 4  # candidates a row queries
+_WOULD_SHOW = 30.0  # tolerances by which rounded weights change an output that counts: by chance 1 in 30 agrees still
+_AGREE = 0.3  # share of such outputs that agree, from which the weights were not rounded
+_FEWEST_AGREEING = 8  # of them: by chance once in 1e8
 
 
 class Queries:
@@ -38,16 +45,24 @@ class Queries:
     Attributes
     ----------
     X : ndarray of shape (k, D)
-        Rows queries.
-    Y, tolerance : ndarray of shape (k, m_L)
+        Inputs chosen for the units, then rows of X.
+    Y, tolerance : ndarray of shape (k, c)
         Outputs, and what they may differ by.
+    excesses : ndarray of shape (k, c)
+        Differences from the reference over their tolerance.
+    n_rows : int
+        Rows of X among the inputs, the last ones.
     box : InputBox
+    network : FeedforwardNetwork
+        The reference, without its softmax or sigmoid if probabilities are compared.
     unseen : list of (layer, unit)
         Units that rest at every candidate.
-    shares : ndarray of shape (m_L,)
+    shares : ndarray of shape (c,)
         Tolerance that precision or noise explains, over the standard deviation of the network's output; 0 if constant.
     kind : str
         Number format of the outputs, or ``noise``.
+    lacks_softmax : bool
+        Whether the outputs are logits where those of the reference are probabilities.
     batch_dependent : bool
         Whether outputs depend on the other rows of a batch; from then on rows are queried one at a time.
     casts_inputs : bool
@@ -56,49 +71,69 @@ class Queries:
 
     batch_dependent = casts_inputs = False
 
-    def __init__(self, oracle, network, X, tol, most, single):
-        self._oracle, self.network, self._tol, self._most, self._single = oracle, network, tol, most, single
-        self._rows, self.box = X, InputBox.of(X)
-        self._centred = oracle.response == "predict_proba" and network.n_outputs > 1
+    def __init__(self, oracle, reference, X, tol, max_queries):
+        self._oracle, self._reference, self._tol, self._rows, self.box = oracle, reference, tol, X, InputBox.of(X)
+        self.network, self._n_each = reference.network, self._queries_per_unit(reference.network)
+        all_rows = max(PROBE_ROWS, min(len(X), _MOST_ROWS))
+        own = max(_FEWEST, -(-2 * self.network.n_parameters // self.network.n_outputs))
+        self._most = own + all_rows if max_queries is None else max_queries
+        left = self._most - _PROBE + _REPEATED
+        wanted = self._n_each * sum(self.network.layer_widths[:-1]) + _OTHERS
+        few = left - min(wanted, left // 2)
+        self.n_rows = all_rows if max_queries is None else int(np.clip(few, PROBE_ROWS, all_rows))
+        self._n_chosen = int(np.clip(left - self.n_rows, 0, wanted))
+
+    @staticmethod
+    def _queries_per_unit(network):
+        return int(np.clip(_EACH_IN_ALL // max(sum(network.layer_widths[:-1]), 1), *_EACH))
 
     def first(self, rng):
-        """The first round, at inputs where units show; how the black box computes; which units rest everywhere."""
-        n_units, left = sum(self.network.layer_widths[:-1]), self._most - _PROBE + _REPEATED
-        n_each = int(np.clip(_EACH_IN_ALL // max(n_units, 1), *_EACH))
-        n = min(n_each * n_units + _OTHERS, left)
-        work = self.network.n_parameters * (1 + self.network.n_outputs)
+        """Query rows of X, then inputs where units show; how the black box computes; which units rest everywhere."""
+        rows = self._rows if self.n_rows >= len(self._rows) else self._rows[rng.permutation(len(self._rows))]
+        rows = spread_rows(rows[np.arange(self.n_rows) % len(rows)])
+        repeats, gap = self._query_rows(rows)
+        compared = self._reference.compared(self.X, self.Y, Precision(*self._numbers(self.Y, self.X)))
+        self.network, self.link, self.lacks_softmax = compared
+        chosen = self._chosen(rng)
+        if len(chosen):
+            self.X, self.Y = np.vstack([chosen, self.X]), np.vstack([self._oracle(chosen), self.Y])
+        self.arithmetic = self._measured(repeats, gap)
+        self._settle()
+
+    def _chosen(self, rng):
+        """Inputs at which every unit shows, and is distinguished from the others."""
+        n, work = self._n_chosen, self.network.n_parameters * (1 + self.network.n_outputs)
         many = int(np.clip(_MOST_WORK // work, n, max(_CANDIDATES * n, 512)))
         drawn = candidate_inputs(self._rows, self.box, many, rng)
         drawn = inputs_on_both_sides(self.network, drawn, self.box, rng)
-        effects = self._effects(drawn, np.ones((len(drawn), self.network.n_outputs)))
+        effects = self._effects(drawn, np.ones((len(drawn), self.Y.shape[1])))
         hidden = range(self.network.n_layers - 1)
         resting = [np.flatnonzero(effects.strength(layer).max(axis=0) == 0) for layer in hidden]
         self.unseen = [(layer, int(unit)) for layer, units in enumerate(resting) for unit in units]
-        self.X = spread_rows(drawn[chosen_inputs(effects, n, n_each, rng)])
-        self.arithmetic = self._measured(*self._query_first())
-        self._settle()
+        return drawn[chosen_inputs(effects, n, self._n_each, rng)]
 
-    def _query_first(self):
-        """Query the first round, in one batch or row by row; whether outputs repeat, and by how much they do not."""
-        oracle, rows = self._oracle, self.X[:PROBE_ROWS]
-        probe = probe_batches(oracle, rows)
-        wanted, given = self.network.n_outputs, probe.Y.shape[1]
-        if wanted != given:
-            raise ValueError(f"the black box gives {given} output(s), the network {wanted}.")
-        rounding = self._rounding(probe.Y, self._numbers(probe.Y, rows)[0])
+    def _query_rows(self, rows):
+        """Query rows of X, in one batch or row by row; whether outputs repeat, and by how much they do not."""
+        oracle, again = self._oracle, rows[:PROBE_ROWS]
+        probe = probe_batches(oracle, again)
+        kind = self._numbers(probe.Y, again)[0]
+        sums = _SIGMAS * rounding_of_outputs(self.network, again, single=kind == "float32").max()  # in another order
+        rounding = np.maximum(self._rounding(probe.Y, kind), sums)
         repeats = not probe.differs(rounding)
         if not repeats and self._left() >= _BATCH_PROBE:
-            single = _SIGMAS * rounding_of_outputs(self.network, rows, single=True).max(axis=0)
-            self.batch_dependent = probe.depends_on_batch(oracle, rows, np.maximum(rounding, single))
+            single = _SIGMAS * rounding_of_outputs(self.network, again, single=True).max()
+            self.batch_dependent = probe.depends_on_batch(oracle, again, np.maximum(rounding, single))
             left = self._left()
-            self.X = self.X[: max(left // 2, left - _REPEATED - _NOISY_REPEATS)]
+            share = max(left // 2, left - _REPEATED - _NOISY_REPEATS) / (self.n_rows + self._n_chosen)
+            self.n_rows = int(max(PROBE_ROWS, min(1.0, share) * self.n_rows))
+            self._n_chosen = int(min(1.0, share) * self._n_chosen)
+        self.X = rows[: self.n_rows]
         if self.batch_dependent:
             oracle.chunk_rows = 1
-            self.Y, self._error = oracle.query(self.X)
-            gap = self.Y[:_REPEATED] - oracle(rows)
-            return np.all(np.abs(gap) <= rounding + self._error[:_REPEATED, None]), gap
-        Y, error = oracle.query(self.X[PROBE_ROWS:])
-        self.Y, self._error = np.vstack([probe.Y, Y]), np.append(probe.error, error)
+            self.Y = oracle(self.X)
+            gap = self.Y[:_REPEATED] - oracle(again)
+            return np.all(np.abs(gap) <= rounding), gap
+        self.Y = np.vstack([probe.Y, oracle(self.X[PROBE_ROWS:])]) if self.n_rows > PROBE_ROWS else probe.Y
         return repeats, probe.gap
 
     def _left(self):
@@ -111,43 +146,74 @@ class Queries:
         if left <= 0:
             return
         X = candidate_inputs(self._rows, self.box, left, rng)[rng.permutation(left)]
-        Y, error = self._oracle.query(X)
-        self.X, self.Y, self._error = np.vstack([self.X, X]), np.vstack([self.Y, Y]), np.append(self._error, error)
+        self.X, self.Y = np.vstack([X, self.X]), np.vstack([self._oracle(X), self.Y])
         self._settle()
 
-    def compared(self):
-        """Effects of the parameters at the queries, and the largest difference over its tolerance."""
-        effects = self._effects(self.X, self.tolerance)
-        return effects, float(np.max(np.abs(self.Y - effects.outputs) / self.tolerance))
+    @property
+    def excess(self):
+        """The largest difference over its tolerance."""
+        return float(self.excesses.max())
+
+    def effects(self):
+        """Effects of the parameters at the chosen inputs, and at the rows of X that differ most."""
+        rows = self._shown()
+        return self._effects(self.X[rows], self.tolerance[rows])
+
+    def to_explain(self):
+        """Effects, outputs and tolerances at the same inputs, as `explain_differences` takes them.
+
+        Probabilities as logits, on which the last layer acts linearly.
+        """
+        rows = self._shown()
+        X, Y, tolerance, link = self.X[rows], self.Y[rows], self.tolerance[rows], self.link
+        if isinstance(link, Probabilities):
+            n_logits = self.network.n_outputs
+            Y, tolerance = logits_within(Y, tolerance, n_logits)
+            link = VALUES if n_logits == 1 else CENTERED_LOGITS
+        return ParameterEffects(self.network, X, tolerance, link), Y, tolerance
+
+    def _shown(self):
+        """Numbers of the chosen inputs, and of as many rows of X, those that differ most first."""
+        n = len(self.X) - self.n_rows
+        worst = np.argsort(-self.excesses[n:].max(axis=1), kind="stable")
+        return np.concatenate([np.arange(n), n + worst[: max(n, FEWEST_ROWS)]])
 
     def _effects(self, X, tolerance):
-        return ParameterEffects(self.network, X, tolerance, self._centred)
+        return ParameterEffects(self.network, X, tolerance, self.link)
 
     def check_drift(self):
-        """Refuse a black box whose outputs change."""
-        again = self._oracle(self.X[:_REPEATED])
-        gap = np.abs(again - self.Y[:_REPEATED]) / (2.0 * self.tolerance[:_REPEATED])
-        if gap.max() > 1.0:
+        """Refuse a black box whose outputs change, at the first rows and the inputs that differ most."""
+        worst, first = np.argsort(-self.excesses.max(axis=1), kind="stable"), len(self.X) - self.n_rows
+        rows = np.append(worst[: _REPEATED // 2], first + np.arange(_REPEATED // 2))
+        gap = np.abs(self._oracle(self.X[rows]) - self.Y[rows])
+        if np.max(gap / (2.0 * self.tolerance[rows])) > 1.0:
             raise BlackBoxError(
-                f"the black box changed while it was audited: queried again at the end, its outputs differed by "
-                f"{np.abs(again - self.Y[:_REPEATED]).max():.1e}. Audit a model that stays as it is."
+                f"the black box changed while it was audited: queried again at the end, in a batch of {_REPEATED} "
+                f"rows, its outputs differed by {gap.max():.1e}. Likely cause: dropout in training mode (call "
+                ".eval()), sampling, or outputs that are wrong beyond some row of a large batch."
             )
 
     @property
+    def n_given(self):
+        """Number of rows of X."""
+        return len(self._rows)
+
+    @property
     def n_queries(self):
-        """Rows queries."""
+        """Number of queries."""
         return self._oracle.n_queries
 
     def _numbers(self, Y, X):
         """The numbers in which some outputs come."""
-        if self._oracle.response == "predict_proba":
-            return self._oracle.precision
-        return numbers_of(Y, self.network(X))
+        return numbers_of(Y, self._reference.network(X))
 
     @staticmethod
     def _rounding(Y, kind):
-        """By how much an output may differ from itself, (m_L,)."""
-        return _ROUNDINGS * np.finfo(np.float32 if kind == "float32" else np.float64).eps * np.abs(Y).max(axis=0)
+        """By how much an output may differ from itself, (c,)."""
+        largest = np.abs(Y).max(axis=0)
+        if Y.min() > -_SMALL_PROBABILITY and Y.max() <= 1.0:
+            largest = np.maximum(largest, _SMALL_PROBABILITY)
+        return _ROUNDINGS * np.finfo(np.float32 if kind == "float32" else np.float64).eps * largest
 
     def _measured(self, repeats, gap):
         """Number format of the outputs, and their noise if they do not repeat."""
@@ -158,54 +224,83 @@ class Queries:
             n = max(0, min(_NOISY_REPEATS, self._left(), len(self.X)))
             gap = np.vstack([gap, Y[len(Y) - n :] - oracle(self.X[len(Y) - n :])])
             noise = _TOO_FEW * np.sqrt(np.mean(gap**2, axis=0) / 2.0)
-        if kind == "float64" and self._single:
-            kind = "float32"
         self.kind = "noise" if noise.any() else kind
-        return Arithmetic(kind, decimals, kind == "float32" or self._single, noise)
+        return Arithmetic(kind, decimals, kind == "float32", noise)
+
+    @property
+    def weights_may_be_rounded(self):
+        """Whether outputs in double precision may come from the reference's weights before they were rounded."""
+        return self._reference.only_single and self.kind == "float64"
+
+    def agree_in_part(self):
+        """Whether many outputs are those of the reference's weights, which are float32 numbers, to double precision."""
+        rows = self._shown()
+        effects = self._effects(self.X[rows], self.tolerance[rows])
+        would_show = effects.of_rounded_parameters() > _WOULD_SHOW
+        agreeing = np.count_nonzero(self.excesses[rows][would_show] <= 1.0)
+        return agreeing >= max(_FEWEST_AGREEING, _AGREE * np.count_nonzero(would_show))
+
+    def allow_float32(self):
+        """Take float32 as the precision from now on."""
+        self.kind, self.arithmetic = "float32", replace(self.arithmetic, kind="float32", single=True)
+        self._settle()
 
     def check_cast(self):
         """Whether the black box rounds its inputs to float32; if so, float32 counts as its precision from then on.
 
-        A box does if its outputs at rounded inputs are the same where the network's own outputs are not.
+        A box does if its outputs at rounded inputs are the same where the network's own outputs are not, and two
+        float32 numbers beyond they are others.
         """
-        if self.kind != "float64" or self._left() < _CAST_ROWS:
+        if self.kind != "float64" or self._left() < 2 * _CAST_ROWS:
             return False
-        rounded = self.X.astype(np.float32).astype(float)
-        rounded = np.where(rounded == self.box.inside(rounded), rounded, self.X)
+        rounded = self._as_single(self.X, 0)
         small = np.maximum(self.tolerance, self._rounding(self.Y, "float64"))
         moved = np.abs(self._known(self.X) - self._known(rounded)) / small
         rows = np.argsort(-moved.max(axis=1), kind="stable")[:_CAST_ROWS]
         counted = moved[rows] > _CAST_MOVES
         if not counted.any():
             return False
-        gap = np.abs(self.Y[rows] - self._oracle(rounded[rows])) / small[rows]
-        self.casts_inputs = bool(gap[counted].max() <= 1.0)
+        beyond = self._as_single(self.X[rows], 2)
+        gap, gap_beyond = (np.abs(self.Y[rows] - self._oracle(X)) / small[rows] for X in (rounded[rows], beyond))
+        self.casts_inputs = bool(gap[counted].max() <= 1.0 < gap_beyond[counted].min())
         if self.casts_inputs:
-            self.kind, self.arithmetic = "float32", replace(self.arithmetic, kind="float32", single=True)
-            self._settle()
+            self.allow_float32()
         return self.casts_inputs
 
+    def _as_single(self, X, steps):
+        """Inputs rounded to float32, and moved by some of its numbers towards the middle of the range, if inside."""
+        middle, rounded = (0.5 * (self.box.low + self.box.high)).astype(np.float32), X.astype(np.float32)
+        for _ in range(steps):
+            rounded = np.nextafter(rounded, middle)
+        rounded = rounded.astype(float)
+        return np.where((rounded == self.box.inside(rounded)) & ~self.box.integer, rounded, X)
+
     def _known(self, X):
-        """Outputs of the network that count."""
-        Y = self.network(X)
-        return Y - Y.mean(axis=1, keepdims=True) if self._centred else Y
+        """What is compared, of the network."""
+        return self.link.values(self.network(X))
 
     def _settle(self):
-        """Tolerances of all outputs."""
-        network, of = self.network, self.arithmetic
-        own = rounding_of_outputs(network, self.X, single=False)
-        theirs = rounding_of_outputs(network, self.X, single=True) if of.single else own
-        tolerance = _SIGMAS * np.sqrt(own**2 + theirs**2 + of.noise**2) + self._error[:, None]
-        step = of.spacing(self.Y) if self._oracle.response == "predict" else np.zeros(self.Y.shape)
+        """Tolerances of all outputs, and differences over them."""
+        network, of, link, Y = self.network, self.arithmetic, self.link, self.Y
+        Z = network(self.X)
+        known = link.values(Z)
+        own = link.deviations(Z, rounding_of_outputs(network, self.X, single=False))
+        step = of.spacing(Y)
+        single = (
+            link.deviations(Z, rounding_of_outputs(network, self.X, single=True)) if of.single or step.any() else own
+        )
+        theirs = single if of.single else own
+        tolerance = _SIGMAS * np.sqrt(own**2 + theirs**2 + of.noise**2)
+        if isinstance(link, Probabilities):
+            theirs = probability_bounds(Y, Precision("float32" if of.kind == "float32" else "float64"))
+            tolerance += theirs + probability_bounds(known)
         if step.any():  # what was computed in single precision before may round to the next number
-            single = rounding_of_outputs(network, self.X, single=True)
             tolerance += 0.5 * step + np.minimum(_SIGMAS * single, 0.5 * step)
-        deviation = self.Y.std(axis=0)
-        known = self._known(self.X).std(axis=0)
-        self.shares = np.array([_share(t, d) for t, d in zip(tolerance.T, known, strict=True)])
+        self.shares = np.array([_share(t, d) for t, d in zip(tolerance.T, known.std(axis=0), strict=True)])
         if self._tol is not None:
-            tolerance = np.maximum(tolerance, self._tol * deviation)
-        self.tolerance = tolerance
+            tolerance = np.maximum(tolerance, self._tol * Y.std(axis=0))
+        self.tolerance, self.gaps = tolerance, np.abs(Y - known)
+        self.excesses = self.gaps / tolerance
 
     @property
     def tolerance_is_chosen(self):

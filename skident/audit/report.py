@@ -15,6 +15,7 @@ IDENTICAL = "identical files"  # the kind of an audit that needs no query
 
 _SIZES = (1e-6, 1e-4, 1e-2)  # relative changes of which a report states how surely they would have shown
 _LISTED = 10  # differences that a printed report lists
+_NOT_REPEATED = "  outputs do not repeat: dropout in training mode (call .eval() on the model), or sampling"
 _ABOVE = 2.0  # of the tolerance, that a recommended `tol` is: noise measured again is less than twice as large
 
 
@@ -103,6 +104,10 @@ class AuditReport(ReportMixin):
         at a time, and the report is about single rows.
     casts_inputs : bool
         Whether the black box rounds its inputs to float32, although its outputs are in double precision.
+    lacks_softmax : bool
+        Whether the outputs are the logits of a reference whose outputs are probabilities.
+    data_rows : tuple of (int, int, int), or None
+        Rows of X that were queried, rows of X in all, and rows among the queried ones at which an output differs.
     bits : tuple of (int, int), or None
         If they are the same and the known weights are float32 numbers: how many of the weights that are not 0 would
         have shown a change of their last bit, and the number of these weights. If it is all of them, the black box has
@@ -125,6 +130,8 @@ class AuditReport(ReportMixin):
     relative_tolerance: float = 0.0
     batch_dependent: bool = False
     casts_inputs: bool = False
+    lacks_softmax: bool = False
+    data_rows: tuple[int, int, int] | None = None
     bits: tuple[int, int] | None = None
 
     @property
@@ -169,6 +176,8 @@ class AuditReport(ReportMixin):
             "relative_tolerance": self.relative_tolerance if np.isfinite(self.relative_tolerance) else None,
             "batch_dependent": self.batch_dependent,
             "casts_inputs": self.casts_inputs,
+            "lacks_softmax": self.lacks_softmax,
+            "data_rows": None if self.data_rows is None else [int(n) for n in self.data_rows],
             "bits": None if self.bits is None else list(self.bits),
             "n_queries": self.n_queries,
             "n_inputs": self.n_inputs,
@@ -195,6 +204,8 @@ class AuditReport(ReportMixin):
             agree = f"{self.n_inputs} outputs agree, the worst to {self.excess:.2g} of its tolerance"
             return [f"the same: {agree}", *self._bits_line()]
         lines = [f"different: by {self.largest:.3g}, {self.excess:.3g} times the tolerance"]
+        if self.lacks_softmax:
+            return [*lines, "  likely cause: a missing softmax (or sigmoid), since the outputs are logits"]
         if self.batch_dependent:
             lines.append("  likely cause: dynamic quantization, since outputs depend on the other rows of a batch")
         lines += [f"  {d}" for d in self.differences[:_LISTED]]
@@ -218,16 +229,24 @@ class AuditReport(ReportMixin):
             return ["undecided: no output could be compared"]
         size = _ABOVE * self.relative_tolerance
         digit = 10.0 ** floor(log10(size))
-        return [
+        lines = [
             f"undecided: {self.n_inputs} outputs agree, but those of a network with other weights would agree as well",
             f"  likely cause: the outputs' precision ({self.kind}) is {self.relative_tolerance:.2g} of their deviation",
-            f"  set tol={ceil(size / digit) * digit:.1g} if differences of this share of the deviation do not matter",
+            *([_NOT_REPEATED] if self.kind == "noise" else []),
         ]
+        if self.kind == "noise" and self.relative_tolerance > 1.0:  # no tolerance to recommend
+            return lines
+        setting = (
+            f"  set tol={ceil(size / digit) * digit:.1g} if differences of this share of the deviation do not matter"
+        )
+        return [*lines, setting]
 
     def _remarks(self):
         lines = []
         if self.batch_dependent:
             lines.append("outputs depend on the other rows of a batch; rows were queried one at a time")
+        if self.kind == "noise" and self.same is False:
+            lines.append(_NOT_REPEATED.strip())
         if self.casts_inputs:
             lines.append("the black box rounds its inputs to float32, which counts as its precision")
         return lines
@@ -235,10 +254,12 @@ class AuditReport(ReportMixin):
     def _scope(self):
         if self.kind == IDENTICAL:
             return []
+        queried, given, differing = self.data_rows or (0, 0, 0)
+        rows = f"; {queried:,} of {given:,} rows of X" + (f", of which {differing:,} differ" if differing else "")
         chances = ", ".join(f"{size:g}: {self.missed(size):.3g}" for size in _SIZES)
         lines = [
             *self._remarks(),
-            f"{self.n_queries} queries; outputs: {self.kind}",
+            f"{self.n_queries} queries{rows}; outputs: {self.kind}",
             f"share of single weights whose relative change would have been missed, by its size: {chances}",
         ]
         if self.unseen_units:

@@ -13,10 +13,14 @@ __all__ = ["Arithmetic", "numbers_of", "rounding_of_outputs"]
 _DOUBLE = 2.0**-53  # relative rounding of float64
 _SINGLE = 2.0**-24  # relative rounding of float32
 _SHORT = {"bfloat16": 8, "float16": 11}  # bits of a number
+_SMALLEST_FLOAT16 = 2.0**-24  # spacing of the smallest numbers of float16
 _FEW = 3  # distinct outputs from which decimals are recognized
 _MANY = 12  # distinct outputs from which the number format is recognized
 _FEW_DECIMALS = 3  # that few different outputs indicate
 _OF_ACTIVATION = 4.0  # roundings that an activation makes of its value and of what it is given
+_OF_SIGMOID = (
+    0.5  # standard deviation, in roundings of 1, of a sigmoid's absolute error: 2.8 are the most (onnxruntime)
+)
 _LINEAR_FROM = 20.0  # torch's softplus is linear from here on
 _SIDES = 8.0  # standard deviations of a pre-activation within which its slope is searched for
 
@@ -49,7 +53,8 @@ class Arithmetic:
         if self.kind == "decimals":
             return np.full(Y.shape, 10.0**-self.decimals)
         if self.kind in _SHORT:
-            return 2.0 ** (np.frexp(Y)[1] - _SHORT[self.kind])
+            spacing = 2.0 ** (np.frexp(Y)[1] - _SHORT[self.kind])
+            return np.maximum(spacing, _SMALLEST_FLOAT16) if self.kind == "float16" else spacing
         return np.zeros(Y.shape)
 
 
@@ -107,6 +112,8 @@ def _error_of_activation(name, Z, H, slope, unit):
     if name == "identity":
         return 0.0
     error = _OF_ACTIVATION * unit * (np.abs(H) + np.abs(Z * slope))
+    if name in ("sigmoid", "silu"):  # 1/2 + r, as onnxruntime computes it, has an absolute error
+        error = error + _OF_SIGMOID * unit * np.abs(Z if name == "silu" else 1.0)
     if name == "gelu":  # x/2 (1 + erf): far below 0 the brackets are a rounding beside 1
         error = error + unit * np.abs(Z)
     if name == "softplus":

@@ -125,7 +125,7 @@ class NetworkVerifier(BaseEstimator):
                 rows,
                 tol=self.tol,
                 max_queries=self.max_queries,
-                response_method=response,
+                response_method=self.response_method,
                 random_state=rng,
             )
             self.estimator_, self.report_ = box, report

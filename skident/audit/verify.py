@@ -6,28 +6,21 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from skident.base.checked_data import checked_samples
-from skident.network import FeedforwardNetwork, center_outputs
 from skident.oracle import Oracle
-from skident.oracle.black_box import (
-    called_as,
-    check_columns,
-    is_torch_module,
-    known_network,
-    resolve_response,
-    same_onnx_model,
-)
+from skident.oracle.black_box import adapt, called_as, check_columns, same_onnx_model
 
 from .explanations import explain_differences
 from .inputs import InputBox
 from .queries import FEWEST_ROWS, Queries
+from .reference import Reference, in_single, method_of
 from .report import IDENTICAL, AuditReport, Difference
 
 __all__ = ["verify_same"]
 
-_FEWEST = 24  # queries at least, unless max_queries is set
 _CHANGE = 0.01  # relative change of one weight that an audit must be able to detect
 _LEAST_POWER = 0.01  # share of the weights for which it must: if for fewer, most other networks would pass as the same
 _LARGE_SHARE = 0.25  # of the outputs' deviation: a network that explains them to this tolerance is one of many
+_ROUNDED = 2.0**-20  # relative change of a weight that may be its rounding to float32: 16 of its roundings
 _MARGIN = 1.5  # of the effect of a change that counts as visible, over the tolerance
 
 
@@ -35,10 +28,12 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
     """Compare a black box with a network whose weights are known, and name the weights that differ.
 
     Outputs are compared at inputs chosen for it within the range of X: for every hidden unit some at which a change of
-    it shows most and some at which it rests, and others. They are the same if none differs by more than two evaluations
-    of the same network may, in the number format of the outputs. If they are not, the fewest changes are
-    searched for that explain the outputs: one weight, one unit removed, weights of one unit, then any weights. Hidden
-    units in another order, with other signs or scales that leave the function as it is, make no difference.
+    it shows most and some at which it rests, and others. Rows of X are queried too: all of them, or 5,000 at random.
+    Columns of integers, or with few values, are queried at such values. Outputs are the same if none differs by more
+    than two evaluations of the same network may, in the number format of the outputs. If they are not, the fewest
+    changes are searched for that explain the outputs: one weight, one unit removed, weights of one unit, then any
+    weights. Hidden units in another order, with other signs or scales that leave the function as it is, make no
+    difference.
 
     Parameters
     ----------
@@ -50,7 +45,8 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
         (1e-5 or so).
     network : FeedforwardNetwork, torch.nn.Module, fitted estimator or path of an ``.onnx`` file
         With known weights, see `skident.oracle.black_box.known_network`. If they are all numbers of single precision,
-        and those of the black box are unknown or are not, single precision counts in the tolerance. An ONNX file with
+        those of the black box are unknown or are not, hardly any output agrees in double precision, and no change of
+        one weight or unit explains the differences, single precision counts in the tolerance. An ONNX file with
         other operators (a quantized model) has only a copy of itself as its equal, which is not queried.
     X : array-like of shape (n_samples, D)
         Where the black box is used: queries stay within the range of every column. Of a DataFrame, the black box gets
@@ -59,11 +55,13 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
         Largest difference, over the standard deviation of that output's outputs, that still counts as the same.
         None: only what rounding explains, or the noise that was measured.
     max_queries : int, default=None
-        Queries at most. None: twice as many outputs as the network has parameters, ``2 P / m_L`` rows (24 at least).
-        A single changed weight takes far fewer.
+        Queries at most. None: the rows of X, up to 5,000, and twice as many outputs as the network has parameters,
+        ``2 P / m_L`` rows (24 at least).
     response_method : {"auto", "predict", "predict_proba"}, default="auto"
-        ``predict_proba`` compares logits, from the probabilities and with their errors; ``auto`` does so for
-        scikit-learn's classifiers.
+        ``predict_proba`` compares class probabilities, of two classes also those of the second alone. ``auto`` does so
+        if the black box or the reference is a classifier (also an ONNX file that ends in a softmax), or if the outputs
+        are probabilities and nearer to the reference's than to its logits. Then logits are different: the report names
+        the missing softmax.
     random_state : int, RandomState or None, default=None
 
     Returns
@@ -77,11 +75,11 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
     ------
     ValueError
         If X is not finite or has another number of columns than the network has inputs, the black box has another
-        number of outputs, or `max_queries` is below 16.
+        number of outputs, `tol` is not positive and finite, or `max_queries` is below 16.
     TypeError
         If `network` has no known weights.
     BlackBoxError
-        (a ValueError) If the black box fails, or changes during the audit.
+        (a ValueError) If the black box fails, or changes during the audit, or its probabilities do not sum to 1.
 
     Notes
     -----
@@ -106,30 +104,64 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
     >>> print(report.same, report.differences[0].name)
     False weights[1][5, 2]
     """
+    _check_options(tol, max_queries, response_method)
     if same_onnx_model(black_box, network):
         return _identical(checked_samples(X))
-    called = called_as(black_box, X)
-    network, X, response = _validated(black_box, network, X, response_method)
-    most = max(_FEWEST, -(-2 * network.n_parameters // network.n_outputs)) if max_queries is None else max_queries
-    if most < FEWEST_ROWS:
-        raise ValueError(f"max_queries must be at least {FEWEST_ROWS}, got {max_queries!r}.")
-    rng, oracle = check_random_state(random_state), Oracle(called, X.shape[1], response=response)
-    queries = Queries(oracle, network, X, tol, most, single=_only_single(black_box, network))
+    called, reference = called_as(black_box, X), Reference.of(network, black_box, response_method)
+    check_columns(network, X)
+    X = checked_samples(X)
+    if X.shape[1] != reference.network.n_inputs:
+        raise ValueError(f"X has {X.shape[1]} features, but the network has {reference.network.n_inputs} inputs.")
+    rng = check_random_state(random_state)
+    oracle = Oracle(adapt(called, method_of(black_box, response_method)), X.shape[1])
+    queries = Queries(oracle, reference, X, tol, max_queries)
     queries.first(rng)
-    effects, excess = queries.compared()
-    if excess > 1.0 and queries.check_cast():
-        effects, excess = queries.compared()
-    found = None
-    if excess > 1.0:
-        found = explain_differences(effects, queries.Y, queries.tolerance, several=False)
-        if (
-            found.kind == "none" and not queries.batch_dependent
-        ):  # quantization changes more weights than the search allows
-            queries.more(rng)
-            effects, excess = queries.compared()
-            found = explain_differences(effects, queries.Y, queries.tolerance)
+    found = None if queries.lacks_softmax else _explained(queries, rng)
     queries.check_drift()
-    return _report(queries, effects, excess, found)
+    return _report(queries, found)
+
+
+def _check_options(tol, max_queries, response_method):
+    if response_method not in ("auto", "predict", "predict_proba"):
+        raise ValueError(f"response_method must be 'auto', 'predict' or 'predict_proba', got {response_method!r}.")
+    if tol is not None and not 0.0 < tol < np.inf:
+        raise ValueError(
+            f"tol must be positive and finite, got {tol!r}: the largest difference of an output, over its standard "
+            "deviation, that does not matter. Omit it to allow only what rounding or noise explains."
+        )
+    if max_queries is not None and max_queries < FEWEST_ROWS:
+        raise ValueError(f"max_queries must be at least {FEWEST_ROWS}, got {max_queries!r}.")
+
+
+def _explained(queries, rng):
+    """`Explanation` of the differences; None if there are none."""
+    found = None
+    if queries.excess > 1.0 and queries.weights_may_be_rounded:
+        found = explain_differences(*queries.to_explain(), several=False)
+        if _is_rounding(queries, found):
+            queries.allow_float32()
+            found = None
+    if queries.excess > 1.0:
+        queries.check_cast()
+    if queries.excess <= 1.0:
+        return None
+    if found is None:
+        found = explain_differences(*queries.to_explain(), several=False)
+    if found.kind == "none" and not queries.batch_dependent:
+        queries.more(rng)  # quantization changes more weights than the search allows
+        found = explain_differences(*queries.to_explain())
+    return found
+
+
+def _is_rounding(queries, found):
+    """Whether differences come from float32 weights.
+
+    If one weight or unit explains all of them, it changes within its rounding; else hardly any output agrees.
+    """
+    changes = _differences(queries.network, found)
+    if not changes:
+        return not queries.agree_in_part()
+    return all(abs(d.found - d.known) <= _ROUNDED * abs(d.known) for d in changes)
 
 
 def _identical(X):
@@ -151,66 +183,36 @@ def _identical(X):
     )
 
 
-def _validated(black_box, network, X, response_method):
-    """The network, samples as an array, and the queried method."""
-    if response_method not in ("auto", "predict", "predict_proba"):
-        raise ValueError(f"response_method must be 'auto', 'predict' or 'predict_proba', got {response_method!r}.")
-    known, response = known_network(network), resolve_response(black_box, response_method)
-    check_columns(network, X)
-    X = checked_samples(X)
-    if X.shape[1] != known.n_inputs:
-        raise ValueError(f"X has {X.shape[1]} features, but the network has {known.n_inputs} inputs.")
-    if response == "predict_proba":
-        center_outputs(known)  # refuses outputs that are no logits
-    return known, X, response
-
-
-def _only_single(black_box, network):
-    """Whether the weights of one of them may be rounded to float32 where those of the other are not."""
-    known = _in_single([*network.weights, *network.biases])
-    if is_torch_module(black_box):
-        arrays = [p.detach().double().cpu().numpy() for p in black_box.parameters()]
-    elif isinstance(black_box, FeedforwardNetwork):
-        arrays = [*black_box.weights, *black_box.biases]
-    else:  # of whose weights nothing is known
-        return known
-    return known != _in_single(arrays)
-
-
-def _in_single(arrays):
-    with np.errstate(over="ignore"):
-        return all(np.array_equal(np.float32(a), a) for a in arrays)
-
-
-def _verdict(queries, visible, excess):
+def _verdict(queries, visible):
     """True, False, or None if agreement has no power: if the outputs of other networks would agree as well."""
+    if queries.lacks_softmax:
+        return False
     if not np.isfinite(queries.tolerance).any():
         return None
-    if excess > 1.0 or queries.tolerance_is_chosen:
-        return bool(excess <= 1.0)
+    if queries.excess > 1.0 or queries.tolerance_is_chosen:
+        return bool(queries.excess <= 1.0)
     sizes = np.concatenate([v.ravel() for v in visible])
     sizes = sizes[np.isfinite(sizes)]
     detected = np.mean(sizes <= _CHANGE) if len(sizes) else 0.0
     return None if detected < _LEAST_POWER or queries.shares.min() > _LARGE_SHARE else True
 
 
-def _report(queries, effects, excess, found):
+def _report(queries, found):
     """The result of the comparison, in the terms of the network as it was given."""
-    network = queries.network
-    gap = np.abs(queries.Y - effects.outputs)
-    worst = np.unravel_index(np.argmax(gap / queries.tolerance), gap.shape)
+    network, effects = queries.network, queries.effects()
+    worst = np.unravel_index(np.argmax(queries.excesses), queries.excesses.shape)
     with np.errstate(divide="ignore"):
         visible = [_MARGIN / (e * np.abs(a)) for e, a in zip(effects.largest(), effects.layers, strict=True)]
     for sizes, layer in zip(visible, effects.layers, strict=True):
         sizes[layer == 0] = np.nan
     differences = [] if found is None else _differences(network, found)
-    same = _verdict(queries, visible, excess)
+    same = _verdict(queries, visible)
     return AuditReport(
         same=same,
         differences=differences,
         instead=[] if found is None else [_difference(network, name, np.nan) for name in found.also],
-        largest=float(gap[worst]),
-        excess=excess,
+        largest=float(queries.gaps[worst]),
+        excess=queries.excess,
         input=queries.X[worst[0]],
         kind=queries.kind,
         n_queries=queries.n_queries,
@@ -218,17 +220,25 @@ def _report(queries, effects, excess, found):
         unseen_units=queries.unseen,
         constant_columns=queries.box.constant,
         visible=visible,
-        excesses=gap / queries.tolerance,
+        excesses=queries.excesses,
         relative_tolerance=float(queries.shares.max()),
         batch_dependent=queries.batch_dependent,
         casts_inputs=queries.casts_inputs,
+        lacks_softmax=queries.lacks_softmax,
+        data_rows=_rows_of_data(queries),
         bits=_bits(effects.layers, visible) if same else None,
     )
 
 
+def _rows_of_data(queries):
+    """How many rows of X were queried, of how many, and at how many of these the outputs differ."""
+    differing = np.count_nonzero(queries.excesses[-queries.n_rows :].max(axis=1) > 1.0)
+    return min(queries.n_rows, queries.n_given), queries.n_given, min(differing, queries.n_given)
+
+
 def _bits(layers, visible):
     """How many weights other than 0 would have shown a change of their last bit, and of how many; None off float32."""
-    if not _in_single(layers):
+    if not in_single(layers):
         return None
     values = np.concatenate([layer.ravel() for layer in layers])
     sizes = np.concatenate([v.ravel() for v in visible])[values != 0.0]

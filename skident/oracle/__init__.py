@@ -4,7 +4,14 @@ import warnings
 
 from ._accuracy import MAX_NOISE, Accuracy, Precision, measure_accuracy, precision_of
 from ._errors import BlackBoxError, NotIdentified
-from ._logits import logits_from_probabilities, probabilities_from_logits, probability_error
+from ._logits import (
+    are_probabilities,
+    check_probabilities,
+    logits_from_probabilities,
+    probabilities_from_logits,
+    probability_bounds,
+    probability_error,
+)
 from ._noise import NoiseLevel, above_rounding, measure_noise
 from ._oracle import DERIVATIVES, Oracle
 from .budget import Budget, OutOfBudgetError
@@ -24,11 +31,14 @@ __all__ = [
     "Plateau",
     "Precision",
     "above_rounding",
+    "are_probabilities",
+    "check_probabilities",
     "logits_from_probabilities",
     "measure_accuracy",
     "measure_noise",
     "precision_of",
     "probabilities_from_logits",
+    "probability_bounds",
     "probability_error",
 ]
 

@@ -9,10 +9,19 @@ import numpy as np
 from ._accuracy import Precision
 from ._errors import BlackBoxError
 
-__all__ = ["logits_from_probabilities", "precise_half", "probabilities_from_logits", "probability_error"]
+__all__ = [
+    "are_probabilities",
+    "check_probabilities",
+    "logits_from_probabilities",
+    "precise_half",
+    "probabilities_from_logits",
+    "probability_bounds",
+    "probability_error",
+]
 
 _SOFTMAX_ULPS = 4.0  # roundings of ``2 + |log p|`` by a softmax and a logarithm
-_GRID_ULPS = 4.0  # error of a probability computed as 1 - q, in spacings: the rounding of q and of its computation
+_VALUE_ULPS = 2.0  # roundings of a probability itself: of the exponential, the sum and the quotient
+_GRID_ULPS = 8.0  # error of a probability computed as 1 - q or 1/2 + r, in spacings: rounding of q and its computation
 _SUM_TOL = 1e-4  # rounding of the sum of a thousand probabilities in single precision
 _MAX_SUM_ERROR = 1e-2  # of rounded probabilities; sums farther from 1 are not of exclusive classes
 
@@ -21,7 +30,8 @@ _MAX_SUM_ERROR = 1e-2  # of rounded probabilities; sums farther from 1 are not o
 class _Digits:
     """Rounding of probabilities: relative spacing, absolute grid, smallest one used on the grid and off it.
 
-    A probability that a classifier computes as 1 - q is a multiple of the spacing of numbers in [1/2, 1), the grid.
+    A probability that a classifier computes as 1 - q, or as 1/2 + r with a negative r, has an absolute error. It is a
+    multiple of the spacing of numbers in [1/4, 1/2), the grid.
     """
 
     unit: float
@@ -31,9 +41,9 @@ class _Digits:
 
 
 # Smaller probabilities on the grid have logarithms with an error above 4e-9 in double precision, 0.04 in single.
-_DOUBLE = _Digits(2.0**-52, 2.0**-53, 2.0**-53 / 1e-9, 1e-290)
+_DOUBLE = _Digits(2.0**-52, 2.0**-54, 2.0**-53 / 1e-9, 1e-290)
 # The same in single precision.
-_SINGLE = _Digits(2.0**-23, 2.0**-24, 2.0**-24 / 1e-2, 1e-37)
+_SINGLE = _Digits(2.0**-23, 2.0**-25, 2.0**-24 / 1e-2, 1e-37)
 
 
 def _digits_of(precision):
@@ -69,10 +79,10 @@ def logits_from_probabilities(P, precision=None):
     Let eps be the relative spacing of P's format. A softmax computes small probabilities to full relative precision:
     their logarithms have an error of ``4 eps (2 + |log p|)``, log-odds z of ``4 eps (2 + |z|)``, down to ``p = 1e-290``
     (1e-37 in single precision). A binary classifier that returns ``(1 - q, q)``, as those of scikit-learn do, gives one
-    of the two only to an absolute ``eps / 4`` and the error of q. Its log-odds lose up to ``2 eps / (1 - q)`` more, and
-    are bounded at ``log(1e-9 / 2^-53) = 16`` (12 in single precision). Such probabilities are recognized as multiples
-    of ``eps / 2``; others that small almost never are. Probabilities rounded to k decimals have a relative error of
-    ``10^-k / p``.
+    of the two only to an absolute ``eps / 4`` and the error of q. So does a sigmoid that is computed as ``1/2 + r``, as
+    that of onnxruntime: errors up to 1.4 eps were measured. Log-odds lose up to ``2 eps / p`` more, and are bounded at
+    ``log(1e-9 / 2^-53) = 16`` (12 in single precision). Such probabilities are recognized as multiples of ``eps / 4``;
+    others that small almost never are. Probabilities rounded to k decimals have a relative error of ``10^-k / p``.
 
     Examples
     --------
@@ -83,14 +93,10 @@ def logits_from_probabilities(P, precision=None):
     3.0
     """
     digits = _digits_of(precision)
-    P = _checked(P, digits)
+    P = check_probabilities(P, precision)
     if P.shape[1] == 1:
         P = np.hstack([1.0 - P, P])
-    on_grid = np.rint(P / digits.grid) * digits.grid == P
-    if precision is not None and precision.kind == "decimals":
-        on_grid[:] = True
-    elif P.shape[1] > 2:
-        on_grid &= P > 0  # a softmax that underflows, not a difference
+    on_grid = _on_grid(P, digits, precision)
     floor = np.where(on_grid, digits.smallest_on_grid, digits.smallest)
     bounded = floor > P
     P = np.maximum(P, floor)
@@ -99,6 +105,51 @@ def logits_from_probabilities(P, precision=None):
     size = np.abs(Z if P.shape[1] == 2 else logs)
     error = _SOFTMAX_ULPS * digits.unit * (2.0 + size.max(axis=1)) + lost.max(axis=1)
     return Z, np.where(bounded.any(axis=1), np.inf, error)
+
+
+def _on_grid(P, digits, precision):
+    """Which probabilities (n, K) may have an absolute error: those on the grid."""
+    if precision is not None and precision.kind == "decimals":
+        return np.ones(P.shape, dtype=bool)
+    on_grid = np.rint(P / digits.grid) * digits.grid == P
+    return on_grid & (P > 0) if P.shape[1] > 2 else on_grid  # a softmax that underflows is not a difference
+
+
+def probability_bounds(P, precision=None):
+    """Bounds of the errors that the arithmetic of a sigmoid or softmax leaves in probabilities.
+
+    Parameters
+    ----------
+    P : ndarray of shape (n, K)
+    precision : Precision, default=None
+        Number format of P; double precision by default.
+
+    Returns
+    -------
+    ndarray of shape (n, K)
+        Relative to p if the classifier computes small probabilities with full relative precision, else absolute: see
+        `logits_from_probabilities`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.oracle import Precision, probability_bounds
+    >>> P = np.array([[2.0**-20], [1e-6]])  # the first is a multiple of the spacing 2^-25
+    >>> print([f"{bound:.1e}" for bound in probability_bounds(P, Precision("float32")).ravel()])
+    ['2.4e-07', '6.8e-12']
+    """
+    digits = _digits_of(precision)
+    P = np.maximum(P, 0.0)
+    logs = -np.log(np.clip(P, np.finfo(float).tiny, 1.0)).max(axis=1, keepdims=True)
+    relative = digits.unit * (_VALUE_ULPS + _SOFTMAX_ULPS * (1.0 - np.minimum(P, 1.0)) * logs)
+    return relative * P + np.where(_on_grid(P, digits, precision), _GRID_ULPS * digits.grid, 0.0)
+
+
+def are_probabilities(Y, error):
+    """Whether outputs Y (n, K) lie in [0, 1] and, if there are several, rows sum to 1, with errors up to `error`."""
+    sums = Y.sum(axis=1) if Y.shape[1] > 1 else np.ones(len(Y))
+    inside = Y.min() >= -error and Y.max() <= 1.0 + error
+    return bool(inside and np.abs(sums - 1.0).max() <= Y.shape[1] * error)
 
 
 def probabilities_from_logits(Z):
@@ -143,11 +194,14 @@ def probability_error(Z, error, found, precision=None):
     return float(gap.max(initial=0.0)), float(np.mean(bounded))
 
 
-def _checked(P, digits):
-    """Probabilities (n, K), at most 1; BlackBoxError if they lie outside [0, 1] or rows do not sum to 1."""
-    tolerance = max(_SUM_TOL, 0.5 * _GRID_ULPS * P.shape[1] * digits.grid)
+def check_probabilities(P, precision=None):
+    """Probabilities P (n, K) clipped to [0, 1].
+
+    BlackBoxError if they lie outside by more than the rounding of single precision, or rows do not sum to 1.
+    """
+    tolerance = max(_SUM_TOL, 0.5 * _GRID_ULPS * P.shape[1] * _digits_of(precision).grid)
     low, high = float(P.min()), float(P.max())
-    if low < 0.0 or high > 1.0 + max(tolerance, _MAX_SUM_ERROR):
+    if low < -_GRID_ULPS * _SINGLE.grid or high > 1.0 + max(tolerance, _MAX_SUM_ERROR):
         raise BlackBoxError(
             f"response_method='predict_proba' expects probabilities, but outputs range from {low:.3g} to {high:.3g}; "
             "use response_method='predict' for outputs that are not probabilities."
@@ -164,7 +218,7 @@ def _checked(P, digits):
             f"the probabilities of the {P.shape[1]} classes sum to {worst:.6g} instead of 1: "
             f"off by {worst - 1.0:+.1e}, {rounded if abs(worst - 1.0) < _MAX_SUM_ERROR else several}"
         )
-    return np.minimum(P, 1.0)
+    return np.clip(P, 0.0, 1.0)
 
 
 # Errors of logits in ulps up to which they are used in a fit, the strictest first: 8e-13 to 8e-10 in double precision.

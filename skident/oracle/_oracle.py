@@ -15,7 +15,7 @@ from ._coordinates import Coordinates
 from ._differences import difference_hessian, difference_jacobian
 from ._errors import BlackBoxError
 from ._output_scaling import OutputScaling
-from ._outputs import refuse_infinite, refuse_labels, table_of
+from ._outputs import refuse_infinite, refuse_labels, table_of, training_hint
 from ._parallel import ParallelQueries
 from .budget import Budget, OutOfBudgetError
 
@@ -432,10 +432,9 @@ class Oracle(OutputScaling, Coordinates, ParallelQueries):
         except Exception as error:
             raise BlackBoxError(
                 f"the black box raised {type(error).__name__} on a batch of {len(X)} rows, after {n_before} rows "
-                f"without an error: {error}"
+                f"without an error: {error}{training_hint(error)}"
             ) from error
-        if self.response == "predict_proba":
-            refuse_labels(raw)
+        refuse_labels(raw)
         Y, self.one_dimensional = table_of(raw, len(X), self._n_columns)
         refuse_infinite(Y, X, first_row, n_rows)
         self._n_columns = Y.shape[1]

@@ -35,6 +35,8 @@ def table_of(raw, n_rows, n_columns=None):
         raise BlackBoxError(
             f"the black box's outputs ({type(raw).__name__}) cannot be read as real numbers: {str(error).rstrip('.')}."
         ) from error
+    if n_rows == 1 and Y.ndim < 2 and Y.size == n_columns and (n_columns > 1 or Y.ndim == 0):  # squeezed
+        Y = Y.reshape(1, n_columns)
     one_dimensional = Y.ndim == 1
     if one_dimensional:
         Y = Y[:, None]
@@ -60,6 +62,13 @@ def refuse_labels(raw):
             f"the black box returned a list of {len(raw)} tables of probabilities, one per label (multilabel): "
             "identify one label at a time, with a callable that returns (n,) probabilities."
         )
+
+
+def training_hint(error):
+    """What to do about an error that torch raises in training mode only, or nothing."""
+    if "when training" not in str(error):
+        return ""
+    return " (batch normalization is in training mode: call .eval() on the model)"
 
 
 def refuse_infinite(Y, X, first_row, n_rows):

@@ -14,20 +14,23 @@ from sklearn.utils.validation import check_is_fitted
 
 from skident.network import FeedforwardNetwork
 
-from ._adapters import is_onnx_file, is_torch_module, n_inputs_of, same_onnx_model
+from ._adapters import adapt, is_onnx_file, is_onnx_model, is_torch_module, n_inputs_of, same_onnx_model
 from ._calls import called_as
 from ._columns import as_frame, check_columns, named_rows
 from ._errors import BlackBoxError
 from ._output_scaling import varying_outputs
 
 __all__ = [
+    "adapt",
     "as_frame",
     "called_as",
     "check_columns",
+    "gives_probabilities",
     "named_rows",
     "query_where_outputs_vary",
     "refuse_batch_dependence",
     "is_classifying",
+    "is_onnx_model",
     "is_torch_module",
     "known_network",
     "n_inputs_of",
@@ -162,6 +165,15 @@ def known_network(box):
         f"FeedforwardNetwork, fitted NetworkIdentifier), got {type(box).__name__}; NetworkIdentifier recovers the "
         "weights of a callable."
     )
+
+
+def gives_probabilities(box):
+    """Whether a model with known weights returns class probabilities, whose logits `known_network` gives."""
+    if not is_onnx_file(box):
+        return is_classifying(box)
+    from skident.network import onnx_models
+
+    return onnx_models.gives_probabilities(box)
 
 
 def resolve_activations(box, activation, output_activation):

@@ -165,6 +165,24 @@ class TestSinglePrecision:
             report = verify_same(with_one_weight(network, rng, 1.0001), network, X, random_state=seed)
             assert report.same is False and not report.casts_inputs and report.kind == "float64"
 
+    def test_one_weight_of_a_reference_with_rounded_weights(self):
+        """Outputs in double precision tell a change of 2e-5 from rounding, in networks whose outputs all change too."""
+        for seed in SEEDS:
+            network, X, rng = random_network(seed)
+            known = in_single(network)
+            changed = with_one_weight(known, rng, 1 + 2e-5)
+            for box in (changed, lambda X, changed=changed: changed(X)):
+                report = verify_same(box, known, X, random_state=seed)
+                assert report.same is False and len(report.differences) == 1 and report.kind == "float64"
+            assert verify_same(lambda X, known=known: known(X), known, X, random_state=seed).kind == "float64"
+
+    def test_one_rounded_weight_is_rounding(self):
+        for seed in SEEDS:
+            network, X, rng = random_network(seed)
+            known = in_single(network)
+            off = with_one_weight(known, rng, 1 + 2e-8)
+            assert verify_same(lambda X, off=off: off(X), known, X, random_state=seed).same is True
+
 
 class TestUndecided:
     def audited(self, seed, factor, **options):

@@ -50,7 +50,7 @@ def test_one_weight_changed_by_a_millionth_is_found_and_located():
 
         report = verify_same(with_weights(network, change), network, X, random_state=seed)
         assert report.same is False
-        assert report.n_queries <= max(24, 2 * network.n_parameters / network.n_outputs + 1)
+        assert report.n_queries <= len(X) + max(24, 2 * network.n_parameters / network.n_outputs + 1)
         named = {(d.layer, d.row, d.unit) for d in (*report.differences, *report.instead)}
         assert not report.differences or (layer, row, unit) in named
         located += [(d.layer, d.row, d.unit) for d in report.differences] == [(layer, row, unit)]
@@ -370,12 +370,13 @@ def test_the_same_seed_asks_the_same():
 class TestBadInput:
     network, X, _ = random_network(0, "tanh", (5, 8, 2))
 
-    def test_a_box_that_drifts(self):
+    @pytest.mark.parametrize("before", [3, 4, 5])  # calls: rows of X, inputs chosen, queried again
+    def test_a_box_that_drifts(self, before):
         calls = []
 
         def drifting(X):
             calls.append(len(X))
-            return self.network(X) + 1e-6 * (len(calls) > 2)
+            return self.network(X) + 1e-6 * (len(calls) > before)
 
         with pytest.raises(BlackBoxError, match="changed while it was audited"):
             verify_same(drifting, self.network, self.X, random_state=0)
@@ -393,6 +394,18 @@ class TestBadInput:
             verify_same(lambda X: 1 / 0, self.network, self.X)
         with pytest.raises(BlackBoxError, match="not finite|NaN|nan"):
             verify_same(lambda X: np.full((len(X), 2), np.nan), self.network, self.X)
+
+    @pytest.mark.parametrize("tol", [0, 0.0, -1.0, np.nan, np.inf])
+    def test_a_tolerance_that_is_none(self, tol):
+        with pytest.raises(ValueError, match="tol must be positive and finite, got"):
+            verify_same(self.network, self.network, self.X, tol=tol)
+        with pytest.raises(ValueError, match="tol"):
+            NetworkVerifier(self.network, network=self.network, tol=tol).fit(self.X)
+
+    def test_swapped_arguments(self):
+        for known in (self.network, self.network.to_torch()):
+            with pytest.raises(TypeError, match=r"swapped. Call verify_same\(black_box, network, X\)"):
+                verify_same(known, lambda X: self.network(X), self.X)
 
     def test_no_known_weights(self):
         with pytest.raises(TypeError, match="must have known weights"):

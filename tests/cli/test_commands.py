@@ -166,6 +166,12 @@ def test_audit_of_what_was_identified(folder, capsys):
     assert "outputs: float32" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("tol", ["0", "-1", "nan", "inf"])
+def test_a_tolerance_that_is_none(folder, capsys, tol):
+    assert main(f"audit model.onnx reference.safetensors --data X.csv --tol={tol}".split()) == 2
+    assert "tol must be positive and finite" in capsys.readouterr().err
+
+
 def test_an_undecided_audit(folder, capsys):
     """Outputs rounded to integers; the call that is recommended runs and decides."""
     model = onnx.load("model.onnx")

@@ -8,6 +8,7 @@ from skident.oracle import (
     Precision,
     logits_from_probabilities,
     probabilities_from_logits,
+    probability_bounds,
     probability_error,
 )
 
@@ -196,3 +197,23 @@ def test_unknown_response():
 def test_the_deviation_of_a_sum_is_said(factor, said):
     with pytest.raises(ValueError, match=said):
         logits_from_probabilities(factor * np.array([[0.25, 0.75], [0.5, 0.5]]))
+
+
+def test_negative_probabilities_of_single_precision():
+    """An onnxruntime sigmoid returns up to -6e-8 where it should return 0."""
+    P = np.array([[-6e-8], [0.25], [1.0 + 1e-7]])
+    Z, error = logits_from_probabilities(P, Precision("float32"))
+    assert np.isinf(error[[0, 2]]).all() and np.isfinite(error[1]) and np.isfinite(Z).all()
+    with pytest.raises(BlackBoxError, match="expects probabilities"):
+        logits_from_probabilities(P - 1e-6, Precision("float32"))
+
+
+def test_bounds_of_probabilities_in_single_precision():
+    """As numpy computes a sigmoid, relatively precise; and as 1/2 + r with r off by 3e-8, on a grid of 2^-25."""
+    z = np.linspace(-30.0, 15.0, 20001)
+    exact = 1.0 / (1.0 + np.exp(-z.astype(np.float32).astype(float)))
+    relative = (1.0 / (1.0 + np.exp(-z.astype(np.float32)))).astype(float)
+    absolute = (np.float32(0.5) + (exact - 0.5).astype(np.float32) + np.float32(2.0**-25)).astype(float)
+    for P in (relative, absolute):
+        assert np.all(np.abs(P - exact) <= probability_bounds(P[:, None], Precision("float32"))[:, 0])
+    assert np.median(probability_bounds(relative[:8000, None], Precision("float32"))) < 1e-10

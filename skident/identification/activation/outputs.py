@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import erf, erfinv, expit, logit
 
 from skident.linalg import lapack
-from skident.oracle import logits_from_probabilities
+from skident.oracle import are_probabilities, logits_from_probabilities, probability_bounds
 from skident.oracle.black_box import refuse_batch_dependence
 
 from .growth import NOISE_SIGMAS, classify_near_center
@@ -140,6 +140,8 @@ class PreActivationOracle:
             return Z, error[:, None] + np.max(self._noise) / np.maximum(Y, np.finfo(float).tiny)
         noise = 0.0 if precision.is_coarse_binary else self._noise
         error = _rounding(precision) * np.maximum(np.abs(Y), np.finfo(float).tiny) + noise
+        if self._name == "sigmoid" and precision.is_coarse_binary:
+            error = np.maximum(error, probability_bounds(Y, precision))
         return inverse(self._name, Y, error)
 
 
@@ -175,7 +177,7 @@ def detect_output_activation(oracle, rng, noise=0.0, farthest=1e5):
     Y = _raw_outputs(oracle, U)
     refuse_batch_dependence(oracle, U, (Y - oracle.output_center) / oracle.output_scale)
     error = _rounding(oracle.precision) * np.abs(Y).max(axis=0) + NOISE_SIGMAS * noise * oracle.output_scale
-    if Y.shape[1] > 1 and Y.min() >= -error.max() and np.abs(Y.sum(axis=1) - 1.0).max() <= Y.shape[1] * error.max():
+    if Y.shape[1] > 1 and are_probabilities(Y, error.max()):
         certain = Y[-2 * _SAMPLES :].max(axis=1) > 1.0 - _AT_LIMIT
         return OutputEvidence("softmax", "", "outputs sum to 1", bool(np.mean(certain) > _SOFTMAX_FAR))
     within = [name for name, (low, high) in _LIMITS.items() if np.all((low - error <= Y) & (high + error >= Y))]

@@ -12,7 +12,7 @@ from .files import read_model
 from .operators import KNOWN, apply
 from .values import ENTRY, Allowance, BatchTensor, Step, unreadable
 
-__all__ = ["read_network"]
+__all__ = ["gives_probabilities", "read_network"]
 
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 _DOMAINS = ("", "ai.onnx", "ai.onnx.ml")
@@ -23,6 +23,17 @@ _LONGEST_MESSAGE = 1000  # letters of what onnx says, which repeats names of the
 
 def read_network(source):
     """Arguments of `FeedforwardNetwork` from an ONNX model; a ValueError names a node that cannot be read."""
+    return _assembled(*_read(source))
+
+
+def gives_probabilities(source):
+    """Whether an ONNX model ends in a softmax, or in the probabilities of two classes, which `read_network` omits."""
+    found, _ = _read(source)
+    return found.classes
+
+
+def _read(source):
+    """`BatchTensor` of the output of an ONNX model, and the step that assembles it."""
     model = read_model(source)
     graph = model.graph
     (name, rows), output = _input(graph), _output(graph)
@@ -38,10 +49,10 @@ def read_network(source):
     found = values.get(output)
     if not isinstance(found, BatchTensor) or not (found.layers or found.maps):
         raise ValueError(f"there is no matrix product (MatMul or Gemm) between input and output {output!r}.")
-    network = _assembled(found, Step(output, "output", "", {}, allowance))
-    if rows.width not in (None, len(network[0][0])):
+    first = (found.layers[0].maps if found.layers else found.maps)[0][0]
+    if rows.width not in (None, len(first)):
         raise ValueError(f"the model's input {name!r} has {rows.width} entries a row, but its first matrix another.")
-    return network
+    return found, Step(output, "output", "", {}, allowance)
 
 
 def _check(model):
