@@ -6,7 +6,10 @@ python benchmarks/bench_everyday.py --quick   small and few, writes no results
 
 from __future__ import annotations
 
-from parts.everyday import files  # noqa: F401  (registers the parts)
+from parts.everyday import (  # noqa: F401  (registers the parts)
+    files,
+    rounded_outputs,
+)
 from registry import run_parts
 
 if __name__ == "__main__":
