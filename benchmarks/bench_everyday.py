@@ -14,6 +14,7 @@ from parts.everyday import (  # noqa: F401  (registers the parts)
     layouts,
     local_differences,
     probability_audits,
+    rounded_outputs,
     undetected,
 )
 from registry import run_parts

@@ -31,9 +31,10 @@ class Arithmetic:
 
     Attributes
     ----------
-    kind : {"float64", "float32", "float16", "bfloat16", "decimals"}
+    kind : {"float64", "float32", "float16", "bfloat16", "decimals", "digits"}
         Number format of the outputs.
     decimals : int or None
+        Decimal places, or significant digits for kind "digits".
     single : bool
         Whether it computes in single precision, weights and inputs rounded to it too.
     noise : ndarray of shape (m_L,)
@@ -52,6 +53,8 @@ class Arithmetic:
         """
         if self.kind == "decimals":
             return np.full(Y.shape, 10.0**-self.decimals)
+        if self.kind == "digits":
+            return 10.0 ** (np.floor(np.log10(np.maximum(np.abs(Y), np.finfo(float).tiny))) + 1.0 - self.decimals)
         if self.kind in _SHORT:
             spacing = 2.0 ** (np.frexp(Y)[1] - _SHORT[self.kind])
             return np.maximum(spacing, _SMALLEST_FLOAT16) if self.kind == "float16" else spacing

@@ -176,13 +176,13 @@ def _weighted_polish(oracle, network, noise, rng, callback):
 
 
 def _std_of(oracle, network, samples, noise):
-    """Standard deviations (n, m_L) of the errors of outputs: equal for every input, or those of binary rounding."""
-    if not oracle.precision.is_coarse_binary:
+    """Standard deviations (n, m_L) of the errors of outputs: equal for every input, or those of rounding to digits."""
+    if not oracle.precision.is_relative:
         return np.broadcast_to(noise, samples.Y.shape)
     linear = network.output_activation == "identity"
     center, scale = (oracle.output_center, oracle.output_scale) if linear else (0.0, 1.0)
     own = change_outputs(network, center, scale) if linear else network
-    computed = rounding_std(own, samples.U, center=oracle.center, scale=oracle.scale)
+    computed = rounding_std(own, samples.U, center=oracle.center, scale=oracle.scale, eps=oracle.precision.computed_eps)
     stored = _UNIFORM * oracle.precision.eps * np.abs(center + scale * samples.Y)
     return np.maximum(np.hypot(computed, stored) / scale, _TINY)
 

@@ -16,7 +16,7 @@ __all__ = ["standard_errors_of"]
 _MAX_PARAMETERS = 6000  # parameters up to which standard errors are computed (budget): 10 s for 3200, 50 s for 5700
 _MIN_NOISE = 0.5  # share of the measured noise that standard errors assume at least: short lines determine it to 15 %
 _NOT_WHITE = 1.35  # factor of the errors of saturating units from rounded outputs (tuned on networks 10-32-1)
-_ROUNDED = ("float16", "bfloat16", "decimals")  # kinds of outputs that this concerns
+_ROUNDED = ("float16", "bfloat16", "decimals", "digits")  # kinds of outputs that this concerns
 
 
 def standard_errors_of(validation):

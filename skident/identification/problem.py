@@ -223,7 +223,10 @@ class Problem:
         return StartLimits(n_starts, self.oracle.budget.share(_SEARCH_SHARE), self.options.n_jobs, tol, callback)
 
     def without_refuted_noise(self, error):
-        """The problem without noise if a network agrees far better than noise allows: steep steps look like noise."""
-        if error >= _REFUTES_NOISE * self.held_out.relative_noise:
+        """The problem without noise if a network agrees far better than noise allows: steep steps look like noise.
+
+        Rounded inputs stay: the network agrees at numbers that are not rounded only.
+        """
+        if self.oracle.rounds_inputs or error >= _REFUTES_NOISE * self.held_out.relative_noise:
             return self
         return replace(self, held_out=replace(self.held_out, accuracy=self.held_out.accuracy.as_exact()))

@@ -23,6 +23,8 @@ _MAX_OFFSET_ERROR = 1e-12  # relative error up to which the rounding of a large 
 _LOGIT_ERROR = 1e-9  # error of a logit up to which it is the rounding of probabilities near 1
 _CONSTANT = 1e-14  # standard deviation over offset below which an output is constant: 45 eps
 _MIN_NUMBERS = 12  # numbers that determine a format: a double is also a single with probability 2^-29 each
+_MOST_DIGITS = 13  # significant digits; more are the rounding of double precision
+_MIN_ZEROS = 6  # last digits that are 0 if outputs have so many decimals: 1e-6 by chance, unless digits are rounded
 _MAX_ULP_SHARE = 1e-2  # ulps per decimal place above which every number would pass as rounded to that place
 
 
@@ -31,9 +33,9 @@ class Precision(NamedTuple):
 
     Attributes
     ----------
-    kind : {"float64", "float32", "float16", "bfloat16", "decimals"}
+    kind : {"float64", "float32", "float16", "bfloat16", "decimals", "digits"}
     decimals : int or None
-        Decimal places to which all outputs are rounded, for kind "decimals".
+        Decimal places to which all outputs are rounded, for kind "decimals"; significant digits, for kind "digits".
     """
 
     kind: str = "float64"
@@ -41,13 +43,23 @@ class Precision(NamedTuple):
 
     @property
     def eps(self):
-        """Spacing of the binary format at 1; that of double precision for decimals."""
-        return _SPACINGS.get(self.kind, _EPS64)
+        """Spacing of the binary format, or of numbers with so many digits, at 1; of double precision for decimals."""
+        return 10.0 ** (1 - self.decimals) if self.kind == "digits" else _SPACINGS.get(self.kind, _EPS64)
+
+    @property
+    def computed_eps(self):
+        """Spacing at 1 of the numbers in which a model whose outputs have errors may compute; digits are of doubles."""
+        return _EPS64 if self.kind == "digits" else _EPS32
 
     @property
     def is_rounded(self):
-        """Whether the outputs are rounded more coarsely than double precision: to binary digits or to decimals."""
+        """Whether the outputs are rounded more coarsely than double precision: to digits or to decimals."""
         return self.kind != "float64"
+
+    @property
+    def is_relative(self):
+        """Whether rounding coarser than that of double precision grows with the outputs: binary or decimal digits."""
+        return self.is_coarse_binary or self.kind == "digits"
 
     @property
     def is_coarse_binary(self):
@@ -69,13 +81,14 @@ class Accuracy:
     output_std : ndarray of shape (m_L,)
         Standard deviation of the outputs themselves.
     eps : float
-        Spacing of the number format at 1: 2^-52 (float64), 2^-23 (float32), 2^-10 (float16) or 2^-7 (bfloat16).
+        Spacing of the number format at 1: 2^-52 (float64), 2^-23 (float32), 2^-10 (float16), 2^-7 (bfloat16) or
+        10^(1-k) (k digits).
     removed_offset : ndarray of shape (m_L,)
         Magnitude of the center that the oracle subtracts: the black box rounds it together with the output.
-    kind : {"float64", "float32", "float16", "bfloat16", "decimals", "noise"}
-        Source of the error: rounding to a binary format, to `decimals`, or anything larger.
+    kind : {"float64", "float32", "float16", "bfloat16", "decimals", "digits", "noise"}
+        Source of the error: rounding to a binary format, to `decimals` or digits, or anything larger.
     decimals : int or None
-        Decimal places, for kind "decimals".
+        Decimal places, for kind "decimals"; significant digits, for kind "digits".
     repeatable : bool
         Whether the same input gives the same output again.
     """
@@ -100,8 +113,8 @@ class Accuracy:
 
     @property
     def grows(self):
-        """Whether the error grows with the distance and with the outputs, as that of binary digits does."""
-        return self.exact or self.kind in _SPACINGS
+        """Whether the error grows with the distance and with the outputs, as that of digits does."""
+        return self.exact or self.kind in _SPACINGS or self.kind == "digits"
 
     @property
     def relative_error(self):
@@ -153,7 +166,7 @@ class Accuracy:
 
         Notes
         -----
-        Rounding to binary digits is proportional to the numbers that a network adds up. These grow with the distance
+        Rounding to digits is proportional to the numbers that a network adds up. These grow with the distance
         ``|u| / sqrt(D)`` from the center, where a unit's sum of inputs has its usual size at a distance of 1, and they
         are at least as large as the output. Errors of other kinds are equal everywhere.
 
@@ -205,7 +218,7 @@ def determines_precision(Y):
 
 
 def precision_of(Y):
-    """Number format of outputs: double, single or half precision, bfloat16, or rounded to decimals.
+    """Number format of outputs: double, single or half precision, bfloat16, or rounded to decimals or digits.
 
     Parameters
     ----------
@@ -239,8 +252,22 @@ def precision_of(Y):
         if tol.max() > _MAX_ULP_SHARE:
             break
         if np.all(np.abs(scaled - np.rint(scaled)) <= tol):
-            return Precision("decimals", decimals)
-    return Precision(kind)
+            return _digits_of(values, ulps, decimals) or Precision("decimals", decimals)
+    return (_digits_of(values, ulps, None) if kind == "float64" else None) or Precision(kind)
+
+
+def _digits_of(values, ulps, decimals):
+    """`Precision` of values rounded to significant digits, if these explain more than `decimals` do; None otherwise."""
+    exponents = np.floor(np.log10(np.abs(values) + ulps))
+    for digits in range(1, _MOST_DIGITS + 1):
+        places = digits - 1.0 - exponents  # decimal places of each value
+        with np.errstate(over="ignore", invalid="ignore"):  # subnormal numbers have too many
+            scaled, tol = values * 10.0**places, ulps * 10.0**places
+            whole = np.all(np.abs(scaled - np.rint(scaled)) <= tol)
+        if whole:
+            zeros = _MIN_ZEROS if decimals is None else np.sum(np.maximum(decimals - places, 0.0))
+            return Precision("digits", digits) if zeros >= _MIN_ZEROS else None
+    return None
 
 
 def _binary_format(values):
@@ -274,8 +301,9 @@ def measure_accuracy(oracle, U, Y, rng):
     Notes
     -----
     55 queries, and 44 more per change of spacing if outputs are coarse or steep. Outputs rounded to k decimals have an
-    error of ``10^-k / sqrt(12)`` or more, in single precision of ``2^-23 / sqrt(12)`` of the output. Logits of a
-    classifier count as exact up to an error of 1e-9, since those of probabilities near 1 are no better.
+    error of ``10^-k / sqrt(12)`` or more, in single precision of ``2^-23 / sqrt(12)`` of the output, with k digits of
+    ``10^(1-k) / sqrt(12)`` of it. Logits of a classifier count as exact up to an error of 1e-9, since those of
+    probabilities near 1 are no better.
     """
     noise, precision = measure_noise(oracle, U, rng), oracle.precision
     offset, largest = np.abs(oracle.output_center / oracle.output_scale), np.abs(Y).max(axis=0)
@@ -283,7 +311,7 @@ def measure_accuracy(oracle, U, Y, rng):
     measured = Accuracy(noise.std, Y.std(axis=0), eps, offset, precision.kind, precision.decimals, noise.repeatable)
     if precision.kind == "decimals":
         return _at_least(measured, _UNIFORM * 10.0**-precision.decimals / oracle.output_scale)
-    if precision.is_coarse_binary:
+    if precision.is_relative:
         return _at_least(measured, _UNIFORM * eps * np.sqrt(np.mean(Y**2, axis=0) + offset**2))
     rounding = ROUNDING_ULPS * _EPS64 * np.maximum(largest, np.finfo(float).tiny)
     if oracle.response == "predict_proba":

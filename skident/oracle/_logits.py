@@ -52,6 +52,8 @@ def _digits_of(precision):
     if precision.kind == "decimals":
         step = 10.0**-precision.decimals
         return _Digits(2.0**-52, step / _GRID_ULPS, step, step)
+    if precision.kind == "digits":
+        return _Digits(precision.eps, 0.1 * precision.eps, precision.eps, _DOUBLE.smallest)
     return _SINGLE if precision.is_coarse_binary else _DOUBLE
 
 

@@ -90,6 +90,8 @@ class Oracle(OutputScaling, Coordinates, ParallelQueries):
         Outputs are returned as ``(y - output_center) / output_scale``, see `standardize_outputs`; 0 and 1 before.
     constant_outputs : ndarray of bool, shape (m_L,)
         Linear outputs that were constant over the first queries.
+    rounds_inputs : bool
+        Whether `measure_accuracy` detected that the black box rounds its inputs to float32; `precision` says so too.
     precision, accuracy : Precision and Accuracy
         Number format of the outputs, from the first ones; their error, after `measure_accuracy`.
     extremes : Extremes

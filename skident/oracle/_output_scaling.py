@@ -14,6 +14,7 @@ from .extremes import Extremes
 # Central differences balance truncation h^2 (Jacobian) against rounding eps / h at the cube root of eps.
 _JACOBIAN_STEP = float(np.finfo(float).eps ** (1.0 / 3.0))
 _MIN_VARIATION = 1e-13  # relative range below which an output is constant: 450 eps, the rounding of a wide sum
+_CAST_ROWS = 40  # at which outputs at inputs rounded to float32 are compared (budget)
 _LINE_ROOM = 0.5  # distance that the lines of `measure_noise` keep from the border, in standard deviations of an input
 
 
@@ -28,7 +29,7 @@ class OutputScaling:
     def _begin_scaling(self):
         """Start unscaled, with the accuracy of the other oracle if the black box is one."""
         self.output_center, self.output_scale, self.precision = np.zeros(1), np.ones(1), Precision()
-        self._precision_is_known = False
+        self._precision_is_known, self.rounds_inputs = False, False
         self.constant_outputs = np.zeros(1, dtype=bool)
         self._is_standardized = isinstance(self._box, SharedBox)
         self.accuracy = self._box.accuracy if self._is_standardized else EXACT
@@ -62,7 +63,7 @@ class OutputScaling:
         outputs with limits of their own are not changed.
         """
         if self.response == "predict":  # probabilities: read before they became logits
-            self.precision = precision_of(Y)
+            self.precision = Precision("float32") if self.rounds_inputs else precision_of(Y)
         if output_activation == "identity":
             self.constant_outputs = ~varying_outputs(Y)
         if self.response == "predict" and not self._is_standardized:
@@ -70,11 +71,23 @@ class OutputScaling:
         return (Y - self.output_center) / self.output_scale
 
     def measure_accuracy(self, U, Y, rng):
-        """Set and return `accuracy`, by `skident.oracle.measure_accuracy`; typical points U (n, D), outputs Y."""
+        """Set and return `accuracy`, by `skident.oracle.measure_accuracy`; typical points U (n, D), outputs Y.
+
+        A model that rounds its inputs to float32 counts as one that computes in float32: the errors are as large.
+        """
         room = min(_LINE_ROOM * self.reach, _LINE_ROOM)
         if not self._is_standardized:
-            self.accuracy = measure_accuracy(self, self.clip_to_range(U, room), Y, rng)
+            U = self.clip_to_range(U, room)
+            self.accuracy = measure_accuracy(self, U, Y, rng)
+            if self.accuracy.kind == "noise" and self._sees_single(U[:_CAST_ROWS]):
+                self.rounds_inputs, self.precision = True, Precision("float32")
+                self.accuracy = measure_accuracy(self, U, Y, rng)
         return self.accuracy
+
+    def _sees_single(self, U):
+        """Whether the outputs at points U (n, D) and at the nearest float32 inputs are the same numbers."""
+        rounded = self._single(U)
+        return bool(np.any(rounded != U) and np.array_equal(self(U), self(rounded)))
 
     def representable(self, U):
         """The points nearest to U (n, D) whose inputs are float32 numbers, if the outputs are rounded; else U.
@@ -82,8 +95,10 @@ class OutputScaling:
         A model that computes in single precision rounds its inputs first. Differences between a point and the input
         that the model sees would count as errors of its outputs.
         """
-        if not self.precision.is_rounded:
-            return U
+        return self._single(U) if self.precision.is_rounded else U
+
+    def _single(self, U):
+        """The points nearest to U (n, D) whose inputs are float32 numbers within the range."""
         X = self.to_inputs(U)
         with np.errstate(over="ignore"):
             rounded = X.astype(np.float32).astype(float)

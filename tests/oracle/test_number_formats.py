@@ -74,3 +74,32 @@ def test_representable_points_are_float32_inputs_within_the_range():
     np.testing.assert_allclose(X, np.where(at_border, X, np.float32(X)), rtol=4e-16)  # the rounding of center + scale u
     assert np.abs(V - U).max() < 1e-6 and at_border.any()
     oracle(V)  # none lies outside
+
+
+@pytest.mark.parametrize("digits", range(2, 14))
+@pytest.mark.parametrize("spread", [1.0, 1e3])
+def test_significant_digits_are_no_decimals(digits, spread):
+    Y = spread * np.random.RandomState(403 + digits).standard_normal((30, 1))
+    Y = np.array([[float(f"{y:.{digits}g}")] for y in Y.ravel()])
+    assert precision_of(Y) == ("digits", digits)
+    assert precision_of(Y).eps == pytest.approx(10.0 ** (1 - digits))
+
+
+@pytest.mark.parametrize("decimals", range(1, 11))
+def test_decimals_are_no_significant_digits(decimals):
+    """Values of several decades have digits of their own; a share of them ends with zeros by chance."""
+    for seed in range(404, 424):
+        Y = np.random.RandomState(seed).standard_normal((20, 1)) * np.geomspace(1.0, 300.0, 20)[:, None]
+        assert precision_of(Y.round(decimals)).kind == "decimals"
+
+
+@pytest.mark.parametrize("cast", [True, False])
+def test_models_that_round_their_inputs_count_as_single_precision(cast):
+    rng = np.random.RandomState(425)
+    box = lambda X: np.maximum((np.float32(X).astype(float) if cast else X) @ [1.0, -2.0, 0.5], 0.1)  # noqa: E731
+    oracle, U = Oracle(box, 3), rng.standard_normal((100, 3))
+    accuracy = oracle.measure_accuracy(U, oracle.standardize_outputs(oracle(U)), rng)
+    assert (accuracy.kind, oracle.rounds_inputs) == (("float32", True) if cast else ("float64", False))
+    oracle.standardize_outputs(oracle(U))  # once more: what is known of the inputs stays
+    assert oracle.precision.kind == accuracy.kind and accuracy.grows
+    assert (oracle.representable(U) is U) == (not cast)

@@ -9,7 +9,7 @@ import numpy as np
 
 from skident.network import ACTIVATIONS
 
-from .growth import classify_near_center, growth, polynomial_degree
+from .growth import classify_near_center, growth, is_linear_far_out, polynomial_degree
 from .intervals import find_interval, growing_profile, settling_profile
 from .outputs import OutputEvidence, PreActivationOracle, detect_output_activation
 from .windows import shape_in_windows
@@ -112,6 +112,8 @@ def _hidden(oracle, rng, noise):
     kind, exponent = growth(oracle, rng, noise, _farthest(oracle))
     behavior = f"grows like r^{exponent:g}" if kind == "power" else kind
     degree = polynomial_degree(oracle, rng, _DEGREES, noise) if kind == "power" else None
+    if degree == 1 and not is_linear_far_out(oracle, rng, noise, _farthest(oracle)):
+        degree = None
     if degree is not None and degree == exponent:  # errors hide what a polynomial leaves over near the center
         name = "identity" if degree == 1 else "quadratic"
         return ActivationEvidence(name, "", behavior, [f"polynomial of degree {degree}"])
@@ -132,7 +134,11 @@ def _hidden(oracle, rng, noise):
             votes.append(name)
         if len(votes) == _VOTES:
             break
-    if not votes and kind == "power" and shape_in_windows(oracle, oracle.accuracy.std, rng) == "piecewise":
+    if (
+        not votes
+        and kind == "power"
+        and shape_in_windows(oracle, oracle.accuracy.std, rng, _farthest(oracle)) == "piecewise"
+    ):
         seen = ["piecewise linear near the center"]  # by too many units to isolate one
         return ActivationEvidence("relu", "no unit could be isolated", behavior, seen)
     return _elected(votes, seen, behavior, kind)
@@ -140,7 +146,7 @@ def _hidden(oracle, rng, noise):
 
 def _growing_noisy(oracle, rng, noise, behavior):
     """Hidden units that grow, from windows near the center: far out, rounding hides over how much a unit bends."""
-    shape = shape_in_windows(oracle, np.broadcast_to(noise, (oracle.n_outputs,)), rng)
+    shape = shape_in_windows(oracle, np.broadcast_to(noise, (oracle.n_outputs,)), rng, _farthest(oracle))
     if shape == "linear":
         return ActivationEvidence("identity", "", behavior, ["linear near the center"])
     if shape == "piecewise":

@@ -7,7 +7,9 @@ from numpy.polynomial import chebyshev
 
 from skident.linalg import lapack
 
-__all__ = ["NOISE_SIGMAS", "classify_near_center", "growth", "polynomial_degree"]
+from ..query_points import query_block
+
+__all__ = ["NOISE_SIGMAS", "classify_near_center", "growth", "is_linear_far_out", "polynomial_degree"]
 
 # Standard deviations of noise that no difference of a few outputs exceeds, even if the noise has heavy tails.
 NOISE_SIGMAS = 16.0
@@ -25,6 +27,8 @@ _LINES = 3  # through the center, on which polynomials are fitted
 _POINTS = 33  # per line: twice the coefficients of degree 8
 _POLYNOMIAL_RANGE = 3.0  # standard deviations along each axis: leaves the region where tanh is a polynomial
 _POLYNOMIAL_TOL = 1e-10  # residual relative to the largest output, that is rounding
+_STRAIGHT_CHORDS = 0.9  # share of chords that must agree: half of those far out cross the hyperplane of a single unit
+_CHORDS = 64  # up to the farthest distance, whose middles a linear function meets (budget: 3 queries each)
 
 _NEAR_LINES = 4  # random lines near the center
 _NEAR_POINTS = 161  # per line
@@ -80,6 +84,19 @@ def polynomial_degree(oracle, rng, degrees, noise=0.0):
         if np.abs(Y - Q @ (Q.T @ Y)).max() <= tol:
             return degree
     return None
+
+
+def is_linear_far_out(oracle, rng, noise=0.0, farthest=1e5):
+    """Whether outputs at the middles of chords of all lengths, up to `farthest`, are the means of those at their ends.
+
+    Errors of standard deviation `noise` at the center may grow with the distance, as those of rounded inputs do.
+    192 queries.
+    """
+    U, E = rng.standard_normal((2, _CHORDS, oracle.n_inputs))
+    radii = np.geomspace(1.0, _RADII[1] * farthest, _CHORDS)[:, None]
+    Y = query_block(oracle, radii[:, None] * np.stack([U - E, U, U + E], axis=1))
+    tol = _POLYNOMIAL_TOL * np.abs(Y).max(axis=1) + NOISE_SIGMAS * noise * radii
+    return bool(np.mean(np.all(np.abs(Y[:, 0] - 2.0 * Y[:, 1] + Y[:, 2]) <= tol, axis=1)) >= _STRAIGHT_CHORDS)
 
 
 def classify_near_center(pre_activation, rng):

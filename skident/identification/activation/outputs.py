@@ -135,10 +135,10 @@ class PreActivationOracle:
         if self._name == "softmax":
             Z, error = logits_from_probabilities(np.maximum(Y, 0.0), precision)
             Z = np.hstack([-0.5 * Z, 0.5 * Z]) if Z.shape[1] == 1 else Z
-            if precision.is_coarse_binary:  # rounding is proportional to a probability, and in the bound already
+            if precision.is_relative:  # rounding is proportional to a probability, and in the bound already
                 return Z, np.broadcast_to(error[:, None], Z.shape)
             return Z, error[:, None] + np.max(self._noise) / np.maximum(Y, np.finfo(float).tiny)
-        noise = 0.0 if precision.is_coarse_binary else self._noise
+        noise = 0.0 if precision.is_relative else self._noise
         error = _rounding(precision) * np.maximum(np.abs(Y), np.finfo(float).tiny) + noise
         if self._name == "sigmoid" and precision.is_coarse_binary:
             error = np.maximum(error, probability_bounds(Y, precision))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..query_points import query_block
+from .growth import is_linear_far_out
 
 __all__ = ["shape_in_windows"]
 
@@ -17,24 +18,37 @@ _STRAIGHT = 4.0  # standard deviations of a second difference; its own is sqrt(6
 _SECOND_DIFFERENCE = 6.0**0.5  # root of 1 + 4 + 1
 _PIECEWISE_SHARE = 0.25  # of straight windows; ReLU networks have 0.44 to 0.84, smooth ones 0 to 0.05
 _LINEAR_SHARE = 0.99  # of straight windows
+_LONGER = 10.0  # factor by which windows grow while all are straight but the outputs are not linear: 1 % of them bend
+_LONGEST = 100.0  # largest lengthening of those: sqrt(D) standard deviations
 
 
-def shape_in_windows(oracle, std, rng):
+def shape_in_windows(oracle, std, rng, farthest=1e5):
     """Whether outputs are "piecewise" linear, "curved" or "linear"; None if errors of standard deviation `std` hide it.
 
     Curvature falls with the square of a window's length, and the share of windows with an activation boundary with the
-    length: windows are as long as the errors (m_L,) require. 1,200 queries, none if the errors are too large.
+    length: windows are as long as the errors (m_L,) require. If none bends, the outputs are linear only if those far
+    out, up to `farthest` standard deviations, agree; else windows grow until some bend. 1,200 queries per length, none
+    if the errors are too large.
     """
     lengthening = np.sqrt(np.max(std / np.maximum(oracle.accuracy.output_std, np.finfo(float).tiny)) / _USUAL_ERROR)
     if not lengthening <= _MAX_LENGTHENING:
         return None
+    lengthening = max(lengthening, _SHORTENING)
+    straight = _straight_share(oracle, std, rng, lengthening)
+    if straight > _LINEAR_SHARE and is_linear_far_out(oracle, rng, std, farthest):
+        return "linear"
+    while straight > _LINEAR_SHARE and lengthening < _LONGEST:
+        lengthening *= _LONGER
+        straight = _straight_share(oracle, std, rng, lengthening)
+    return "piecewise" if straight > _PIECEWISE_SHARE else "curved"
+
+
+def _straight_share(oracle, std, rng, lengthening):
+    """Share of windows of a length, over the usual one, in which no output bends by more than its error."""
     D = oracle.n_inputs
     U, E = rng.standard_normal((2, _N_WINDOWS, D))
-    E *= max(lengthening, _SHORTENING) * _HALF_LENGTH * np.sqrt(D) / np.linalg.norm(E, axis=1, keepdims=True)
+    E *= lengthening * _HALF_LENGTH * np.sqrt(D) / np.linalg.norm(E, axis=1, keepdims=True)
     before, after = oracle.representable(U - E), oracle.representable(U + E)
     F = query_block(oracle, np.stack([before, 0.5 * (before + after), after], axis=1))
     bend = np.abs(F[:, 0] - 2.0 * F[:, 1] + F[:, 2]) / np.maximum(std, np.finfo(float).tiny)
-    straight = float(np.mean(bend.max(axis=1) < _STRAIGHT * _SECOND_DIFFERENCE))
-    if straight > _LINEAR_SHARE:
-        return "linear"
-    return "piecewise" if straight > _PIECEWISE_SHARE else "curved"
+    return float(np.mean(bend.max(axis=1) < _STRAIGHT * _SECOND_DIFFERENCE))

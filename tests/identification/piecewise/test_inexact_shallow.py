@@ -220,3 +220,25 @@ def test_located_units_are_accurate_and_show_the_hidden_ones(n_outputs):
 def own_units(search, truth):
     oracle = search.probe.oracle
     return truth.weights[0] * oracle.scale[:, None], truth.biases[0] + oracle.center @ truth.weights[0]
+
+
+ROUNDED = {
+    "digits": lambda Y, X, f: np.array([float(f"{y:.9g}") for y in Y.ravel()]).reshape(Y.shape),
+    "decimals": lambda Y, X, f: Y.round(9),
+    "cast inputs": lambda Y, X, f: f(np.float32(X).astype(float)),
+}
+
+
+@pytest.mark.parametrize("kind", ROUNDED)
+@pytest.mark.parametrize("widths", [(4, 6, 1), (6, 12, 3)])
+def test_networks_behind_fine_rounding_are_recovered(kind, widths, rng):
+    """To ten times the rounding, which is 1e-7 of cast inputs; and not exact, since outputs elsewhere are rounded."""
+    network = make_network(widths, activation="relu", shift_scale=0.5, output_activation="identity", random_state=5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = NetworkIdentifier(lambda X: ROUNDED[kind](network(X), X, network), random_state=0)
+        model.fit(rng.standard_normal((200, widths[0])))
+    U = rng.standard_normal((500, widths[0]))
+    error = np.abs(model.network_(U) - network(U)).max() / np.abs(network(U)).max()
+    assert model.layer_widths_ == widths[1:] and error < (1e-6 if kind == "cast inputs" else 1e-8)
+    assert not model.report_.exact

@@ -55,6 +55,7 @@ _N_CHOICES = 4  # signs compared by their polished networks
 _WORSE = 1.5  # factor of the residuals by which signs are excluded
 _CHECKED = 500  # further queries that a network has to explain
 _COARSE = 1e-5  # relative error of outputs from which lines lose too many boundaries
+_COARSE_DIGITS = 2.5e-6  # the same of significant digits, whose errors grow with the distance: six of them
 
 
 def find_from_inexact_outputs(search, n_units=None, callback=None, max_unshared=_DEEPER):
@@ -165,10 +166,10 @@ def _unsigned_fit(oracle, units, rng):
     network, rough = with_linear_part(units, rows)
     if rough > _ROUGH:
         raise _failure("bent", f"the hyperplanes detected explain the outputs only to {rough:.0%} of their spread.")
+    # Small outputs have so many more digits that a fit which explains most of the others is far from its end.
+    enough = 0.0 if is_coarse(oracle) or oracle.accuracy.kind == "digits" else _CONVERGED
     while True:
-        fit = robust_polish(
-            network, rows.inputs, rows.outputs, rows.std, enough=0.0 if is_coarse(oracle) else _CONVERGED
-        )
+        fit = robust_polish(network, rows.inputs, rows.outputs, rows.std, enough=enough)
         units = units_of(fit.network)
         limit = _SIGNIFICANT * (1.0 if is_coarse(oracle) else _ROUNDING_FACTOR)
         kept = significant(fit, rows, limit) if fit.scale < _PRUNED else np.ones(len(units), dtype=bool)
@@ -198,7 +199,8 @@ def _without_doubles(fit, rows, limit):
 
 def is_coarse(oracle):
     """Whether outputs have errors of noise or of few digits, and not of single precision."""
-    return oracle.accuracy.relative_error > _COARSE
+    accuracy = oracle.accuracy
+    return accuracy.relative_error > (_COARSE_DIGITS if accuracy.kind == "digits" else _COARSE)
 
 
 def _n_rows(oracle, network):

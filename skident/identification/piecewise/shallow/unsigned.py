@@ -41,7 +41,8 @@ def output_std(oracle, network, U, Y):
     """Standard deviations (n, m_L) of the errors of outputs Y of a model close to `network`, at inputs U."""
     accuracy = oracle.accuracy
     own = change_outputs(network, oracle.output_center, oracle.output_scale)
-    std = rounding_std(own, U, center=oracle.center, scale=oracle.scale) / oracle.output_scale
+    eps = oracle.precision.computed_eps
+    std = rounding_std(own, U, center=oracle.center, scale=oracle.scale, eps=eps) / oracle.output_scale
     if accuracy.kind == "float32":
         return std + _TINY
     if accuracy.grows:
