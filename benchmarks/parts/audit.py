@@ -91,7 +91,7 @@ class Audits:
             "wrong, but listed as unseen",
             "wrong, provably no effect on outputs",
             "exactly the changes located",
-            "within 2 P / m_L queries beside the rows",
+            "within 2 P / m_L queries",
         ]
         header += ["queries x m_L / P, median", "median seconds", "maximum"]
         of = lambda r, key: f"{r[key]} of {r['trials']}"  # noqa: E731

@@ -33,9 +33,11 @@ class _CenteredLogits(_Values):
     centered = True
 
     def values(self, Z):
+        """As above."""
         return Z - Z.mean(axis=1, keepdims=True)
 
     def slopes(self, Z, S):
+        """As above."""
         return S - S.mean(axis=1, keepdims=True)
 
 
@@ -46,9 +48,11 @@ class Probabilities(_Values):
         self.n_columns = n_columns
 
     def values(self, Z):
+        """As above."""
         return probabilities_from_logits(Z)[:, -self.n_columns :]
 
     def slopes(self, Z, S):
+        """As above."""
         P, S = probabilities_from_logits(Z), _of_all_classes(S)
         return (P[:, :, None] * (S - np.einsum("nk,nku->nu", P, S)[:, None]))[:, -self.n_columns :]
 
@@ -65,7 +69,8 @@ def _of_all_classes(A):
     return np.concatenate([np.zeros_like(A), A], axis=1) if A.shape[1] == 1 else A
 
 
-VALUES, CENTERED_LOGITS = _Values(), _CenteredLogits()
+VALUES = _Values()
+CENTERED_LOGITS = _CenteredLogits()
 
 
 def logits_within(P, tolerance, n_logits):

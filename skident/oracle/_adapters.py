@@ -75,6 +75,13 @@ def same_onnx_model(first, second):
     return content_of(first) == content_of(second)
 
 
+def ends_in_probabilities(path):
+    """Whether the ONNX model in a file ends in a softmax, or in the probabilities of two classes."""
+    from ._onnx_box import gives_probabilities
+
+    return gives_probabilities(path)
+
+
 def n_inputs_of(box):
     """Number of inputs of a network or of the ONNX model in a file; None if it is unknown before the first query."""
     if not is_onnx_file(box):

@@ -148,7 +148,18 @@ def probability_bounds(P, precision=None):
 
 
 def are_probabilities(Y, error):
-    """Whether outputs Y (n, K) lie in [0, 1] and, if there are several, rows sum to 1, with errors up to `error`."""
+    """Whether outputs lie in [0, 1] and, if there are several, their rows sum to 1.
+
+    Parameters
+    ----------
+    Y : ndarray of shape (n, K)
+    error : float
+        Of an output.
+
+    Returns
+    -------
+    bool
+    """
     sums = Y.sum(axis=1) if Y.shape[1] > 1 else np.ones(len(Y))
     inside = Y.min() >= -error and Y.max() <= 1.0 + error
     return bool(inside and np.abs(sums - 1.0).max() <= Y.shape[1] * error)
@@ -197,9 +208,22 @@ def probability_error(Z, error, found, precision=None):
 
 
 def check_probabilities(P, precision=None):
-    """Probabilities P (n, K) clipped to [0, 1].
+    """Probabilities clipped to [0, 1].
 
-    BlackBoxError if they lie outside by more than the rounding of single precision, or rows do not sum to 1.
+    Parameters
+    ----------
+    P : ndarray of shape (n, K)
+    precision : Precision, default=None
+        See `logits_from_probabilities`.
+
+    Returns
+    -------
+    ndarray of shape (n, K)
+
+    Raises
+    ------
+    BlackBoxError
+        If they lie outside by more than the rounding of single precision, or rows do not sum to 1.
     """
     tolerance = max(_SUM_TOL, 0.5 * _GRID_ULPS * P.shape[1] * _digits_of(precision).grid)
     low, high = float(P.min()), float(P.max())

@@ -14,7 +14,9 @@ except ImportError as error:
         "querying an ONNX model needs onnxruntime, which is not installed; try pip install 'skident[onnx]'."
     ) from error
 
-from skident.network.onnx_models import check_sizes, read_model
+from skident.network.onnx_models import check_sizes, gives_probabilities, read_model
+
+__all__ = ["OnnxBox", "content_of", "gives_probabilities", "width_of"]
 
 _DTYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
 _LINE = np.linspace(-10.0, 10.0, 21)  # inputs at which logits leave [0, 1] (tuned: logits of order 1)

@@ -14,7 +14,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from skident.network import FeedforwardNetwork
 
-from ._adapters import adapt, is_onnx_file, is_onnx_model, is_torch_module, n_inputs_of, same_onnx_model
+from ._adapters import (
+    adapt,
+    ends_in_probabilities,
+    is_onnx_file,
+    is_onnx_model,
+    is_torch_module,
+    n_inputs_of,
+    same_onnx_model,
+)
 from ._calls import called_as
 from ._columns import as_frame, check_columns, named_rows
 from ._errors import BlackBoxError
@@ -169,11 +177,7 @@ def known_network(box):
 
 def gives_probabilities(box):
     """Whether a model with known weights returns class probabilities, whose logits `known_network` gives."""
-    if not is_onnx_file(box):
-        return is_classifying(box)
-    from skident.network import onnx_models
-
-    return onnx_models.gives_probabilities(box)
+    return ends_in_probabilities(box) if is_onnx_file(box) else is_classifying(box)
 
 
 def resolve_activations(box, activation, output_activation):

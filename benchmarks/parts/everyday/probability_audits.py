@@ -19,7 +19,8 @@ from registry import part
 from skident.audit import verify_same
 from skident.network import FeedforwardNetwork
 
-FIRST_SEED = seed_ranges.EVERYDAY.start + 2000
+FIRST_SEED = seed_ranges.EVERYDAY.start
+OFFSET = 2_000  # of this part's seeds
 TRIALS, QUICK_TRIALS = 40, 8
 
 
@@ -78,17 +79,22 @@ def trial(seed):
     with tempfile.TemporaryDirectory() as folder:
         name, box, reference, same = list(audits(model, other, Path(folder)))[seed // 4 % 8]
         report = verify_same(box, reference, X, random_state=seed)
-    return {"case": name, "classes": len(model.classes_), "verdict": report.verdict, "wrong": report.same is not same}
+    return {
+        "case": name,
+        "classes": len(model.classes_),
+        "result": str(report).partition(":")[0],
+        "wrong": report.same is not same,
+    }
 
 
 @part("everyday", "probability_audits", seeds=seed_ranges.EVERYDAY)
 def run(trials, quick):
     """All audits."""
     n = (QUICK_TRIALS if quick else TRIALS) if trials is None else trials
-    return {"rows": [trial(FIRST_SEED + i) for i in range(n)]}
+    return {"rows": [trial(FIRST_SEED + OFFSET + i) for i in range(n)]}
 
 
 def tables(result):
-    """Verdicts by case."""
-    rows = [[r["case"], r["classes"], r["verdict"], "wrong" if r["wrong"] else ""] for r in result["rows"]]
-    return format_table(["black box", "classes", "verdict", ""], sorted(rows))
+    """Results by case."""
+    rows = [[r["case"], r["classes"], r["result"], "wrong" if r["wrong"] else ""] for r in result["rows"]]
+    return format_table(["black box", "classes", "result", ""], sorted(rows))
