@@ -176,10 +176,8 @@ def _validation(problem, result):
     if explained:
         network = with_clip(problem, network)
         contradicted, complete = contradiction(problem, network)
-        if not any(redundant):  # the warning names these
-            undetermined, in_time = _undetermined(problem, best)
-            best, complete = replace(best, caveat=best.caveat or undetermined), complete and in_time
-        best = replace(best, caveat=contradicted or best.caveat)
+        undetermined, in_time = _undetermined(problem, best, redundant)
+        best, complete = replace(best, caveat=contradicted or best.caveat or undetermined), complete and in_time
     if oracle.response == "predict_proba" and problem.activations[1] == "identity":
         network = center_outputs(network)
     network = network.canonical()
@@ -205,9 +203,9 @@ def _validation(problem, result):
     )
 
 
-def _undetermined(problem, best):
-    """Why the weights may be wrong, empty if they are determined; and whether it is known."""
-    exact = best.error < problem.options.tol and problem.held_out.noise_std is None
+def _undetermined(problem, best, redundant):
+    """Why the weights may be wrong, empty if they are determined or units are redundant; and whether it is known."""
+    exact = best.error < problem.options.tol and problem.held_out.noise_std is None and not any(redundant)
     try:
         return undetermined_weights(best.network, best.error) if exact else "", True
     except OutOfBudgetError:
