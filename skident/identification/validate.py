@@ -222,14 +222,14 @@ def _validation(problem, result):
 
 def _with_doubts(problem, best, redundant, contradicted):
     """The attempt with what contradicts it, and what the outputs do not determine; and whether that is known."""
-    undetermined, in_time = ("", True) if any(redundant) else _undetermined(problem, best)  # the warning names these
+    undetermined, in_time = _undetermined(problem, best, redundant)
     signs = best.undetermined or undetermined_signs(best.network, best.error)
     return replace(best, caveat=contradicted or best.caveat or undetermined, undetermined=signs), in_time
 
 
-def _undetermined(problem, best):
-    """Why the weights may be wrong, empty if they are determined; and whether it is known."""
-    exact = best.error < problem.options.tol and problem.held_out.noise_std is None
+def _undetermined(problem, best, redundant):
+    """Why the weights may be wrong, empty if they are determined or units are redundant; and whether it is known."""
+    exact = best.error < problem.options.tol and problem.held_out.noise_std is None and not any(redundant)
     try:
         return undetermined_weights(best.network, best.error) if exact else "", True
     except OutOfBudgetError:

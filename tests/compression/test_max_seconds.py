@@ -54,7 +54,7 @@ def test_what_is_reached_in_time_is_returned_with_a_warning(rng, own_seconds):
     assert compressor.path_[-1]["layer_widths"] == compressor.layer_widths_
 
 
-def test_nothing_is_reached_in_no_time(rng):
+def test_nothing_is_reached_in_no_time(rng, own_seconds):
     compressor = NetworkCompressor(relu((5, 6, 2)), max_seconds=1e-9)
     with pytest.raises(ValueError, match="max_seconds=1e-09 are over before any unit was removed: raise max_seconds"):
         compressor.fit(rng.standard_normal((50, 5)))
