@@ -15,6 +15,7 @@ from .extremes import Extremes
 _JACOBIAN_STEP = float(np.finfo(float).eps ** (1.0 / 3.0))
 _MIN_VARIATION = 1e-13  # relative range below which an output is constant: 450 eps, the rounding of a wide sum
 _CAST_ROWS = 40  # at which outputs at inputs rounded to float32 are compared (budget)
+_CAST_MOVED = 0.25  # share of them that must differ at other float32 inputs nearby: ReLU units may be constant there
 _LINE_ROOM = 0.5  # distance that the lines of `measure_noise` keep from the border, in standard deviations of an input
 
 
@@ -85,9 +86,13 @@ class OutputScaling:
         return self.accuracy
 
     def _sees_single(self, U):
-        """Whether the outputs at points U (n, D) and at the nearest float32 inputs are the same numbers."""
+        """Whether outputs at points U (n, D) and the nearest float32 inputs are the same, and many of others differ.
+
+        Three times the rounding beyond, piecewise constant outputs are the same again, those of other inputs are not.
+        """
         rounded = self._single(U)
-        return bool(np.any(rounded != U) and np.array_equal(self(U), self(rounded)))
+        at, beyond = self(rounded), self(self.clip_to_range(4.0 * rounded - 3.0 * U))
+        return bool(np.array_equal(self(U), at) and np.mean(np.any(at != beyond, axis=1)) > _CAST_MOVED)
 
     def representable(self, U):
         """The points nearest to U (n, D) whose inputs are float32 numbers, if the outputs are rounded; else U.

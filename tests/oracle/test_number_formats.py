@@ -103,3 +103,10 @@ def test_models_that_round_their_inputs_count_as_single_precision(cast):
     oracle.standardize_outputs(oracle(U))  # once more: what is known of the inputs stays
     assert oracle.precision.kind == accuracy.kind and accuracy.grows
     assert (oracle.representable(U) is U) == (not cast)
+
+
+def test_steps_between_float32_inputs_are_no_rounding_of_inputs():
+    rng = np.random.RandomState(426)
+    oracle, U = Oracle(lambda X: np.floor(40.0 * (X @ [1.0, -2.0, 0.5])) * np.pi, 3), rng.standard_normal((100, 3))
+    accuracy = oracle.measure_accuracy(U, oracle.standardize_outputs(oracle(U)), rng)
+    assert accuracy.kind == "noise" and not oracle.rounds_inputs

@@ -72,6 +72,8 @@ _FAINT = (
     "the logits are explained only up to {:.0f} standard deviations of their rounding: units too small to be detected "
     "are missing"
 )
+_TOO_MANY = "it has too many layers, max pooling between layers, or other units"
+_HIDDEN = "errors of the outputs hide some of its units, or it has too many layers or other units"
 _ONE_LAYER = "critical points with their normals show units of one layer only."
 _HIDDEN_CLIP = (
     "units are clipped (ReLU6, hard tanh) in a network with more than one hidden layer, which is not identified; one "
@@ -151,11 +153,11 @@ def _deep_after(error, problem, leaky, start):
     try:
         return _deep(problem, leaky, start)
     except (NotIdentified, OutOfBudgetError) as deeper:
+        cause = _TOO_MANY if problem.oracle.accuracy.exact else _HIDDEN
         raise NotIdentified(
             "activation boundaries",
             error.reason,
-            "no ReLU network was recovered: it has too many layers, max pooling between layers, or other units. "
-            f"With one hidden layer: {error} With more: {deeper}",
+            f"no ReLU network was recovered: {cause}. With one hidden layer: {error} With more: {deeper}",
         ) from deeper
 
 
