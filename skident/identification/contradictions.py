@@ -78,7 +78,7 @@ def undetermined_signs(network, error):
             continue
         try:
             n_flips = int(np.sum(flippable_units(W, V, tol)))
-        except UndecidedSignsError as undecided:
+        except (UndecidedSignsError, OutOfBudgetError) as undecided:
             said.append(f"the signs of the units of hidden layer {layer}: {undecided}".rstrip("."))
             continue
         if n_flips:
