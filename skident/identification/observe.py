@@ -26,7 +26,7 @@ from .query_points import evenly_spaced_rows, held_out_points, must_stay_near_ce
 __all__ = ["Reading", "sharp_bends_of", "observe", "pose", "refuse"]
 
 _NEAR = 100.0  # distance, in sqrt(D) standard deviations, within which plateaus are searched first
-_DETECTION_QUERIES = 10_000  # max_queries from which activations are detected: detection takes about 1,200 of them
+_DETECTION_QUERIES = 500  # queries that the detection of activations takes at least, of linear outputs; of most units, 1,200
 _PRECISE_LOGIT = 3e-5  # error of a rounded logit up to which it decides whether logits are piecewise linear
 _PROBED = 20  # samples of X that set the scale of the outputs (budget)
 
@@ -193,7 +193,8 @@ def refuse(other, options):
 
 
 def _few_queries(oracle):
-    return oracle.budget.max_queries is not None and oracle.budget.max_queries < _DETECTION_QUERIES
+    """Whether the detection of activations does not fit the budget."""
+    return oracle.budget.queries_left < _DETECTION_QUERIES
 
 
 def _is_probability(options, detected, oracle):
@@ -213,9 +214,11 @@ def _detect_activations(oracle, model, outputs, options):
         )
     standardized = oracle.standardize_outputs(outputs, activations[1])
     given = named[0] != "auto" or named[1] not in ("auto", "identity") or options.strategy != "auto"
-    if not given and not _few_queries(oracle) and not has_known_activations(model) and _are_relu_logits(oracle):
+    if given or _few_queries(oracle) or has_known_activations(model):
+        return activations, None
+    if _are_relu_logits(oracle):
         return ("relu", activations[1]), None
-    if given or _few_queries(oracle) or oracle.restricted or has_known_activations(model):
+    if oracle.restricted:
         return activations, None
     rng = np.random.RandomState(0)
     try:
@@ -233,7 +236,7 @@ def _detect_activations(oracle, model, outputs, options):
 
 def _beside_linear_part(oracle, X, model, options):
     """The reading of units that settle beside a linear function; None if there is none."""
-    if oracle.restricted or _few_queries(oracle) or options.activations[1] not in ("auto", "identity"):
+    if oracle.restricted or options.activations[1] not in ("auto", "identity"):
         return None
     skip = far_linear_part(oracle, np.random.RandomState(0)) if oracle.accuracy.exact else None
     if skip is None:
@@ -294,10 +297,10 @@ def _are_relu_logits(oracle):
 
 
 def _may_clip(reading, model, options):
-    """Whether plateaus of the outputs could be a clip, and the budget allows the search."""
+    """Whether plateaus of the outputs could be a clip."""
     linear = reading.activations[1] == "identity" and options.activations[0] != "hard_tanh"
     oracle = reading.oracle
-    return linear and not _few_queries(oracle) and not oracle.restricted and not has_known_activations(model)
+    return linear and not oracle.restricted and not has_known_activations(model)
 
 
 def _clipped_readings(reading, options, within=np.inf):
