@@ -7,6 +7,8 @@ python benchmarks/bench_everyday.py --quick   small and few, writes no results
 from __future__ import annotations
 
 from parts.everyday import (  # noqa: F401  (registers the parts)
+    few_queries,
+    ranged_services,
 )
 from registry import run_parts
 

@@ -24,7 +24,7 @@ from skident.base.progress import StageLog
 from skident.base.renamed_parameters import DEPRECATED, OR_DEPRECATED, value_of_renamed
 from skident.linalg import projection_norms
 from skident.optim import one_thread
-from skident.oracle import DERIVATIVES, Oracle
+from skident.oracle import DERIVATIVES, BlackBoxError, Oracle
 from skident.oracle.black_box import needs_targets, query_where_outputs_vary, resolve_activations, resolve_black_box
 
 from .hessians.layer_assignment import assign_layers, last_layer_from_jacobian, refuse_one_output, weight_names
@@ -297,7 +297,10 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
 
     def _first_layer(self, oracle, stated, rng, log):
         """The first layer from saturation, or None if Hessians are to recover it; and the architecture with widths."""
-        first, architecture = first_layer_as_stated(oracle, stated, self.first_layer, rng, log)
+        try:
+            first, architecture = first_layer_as_stated(oracle, stated, self.first_layer, rng, log)
+        except BlackBoxError as error:
+            raise BlackBoxError(f"{error} If far queries are not allowed, use first_layer='hessian'.") from error
         if first is not None and len(first.biases) < architecture.widths[0]:
             _warn(
                 f"only {len(first.biases)} of {architecture.widths[0]} first-layer units were detected by saturation "

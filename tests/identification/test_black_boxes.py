@@ -442,9 +442,10 @@ def test_ranges_that_leave_no_way(options, message):
 
 
 @pytest.mark.parametrize("unknown", [None, "auto"])
-def test_unknown_widths_need_saturation(unknown):
-    with pytest.raises(ValueError, match=f"{SMALL}.*no other method counts units; give layer_widths"):
-        Ranged((8, 6, 1), output="identity").identify(layer_widths=unknown)
+def test_unknown_widths_in_a_range(unknown):
+    box = Ranged((8, 6, 1), output="identity")
+    model = box.identify(layer_widths=unknown)
+    assert model.report_.exact and parameter_error(box.network, model.network_) < 1e-8
 
 
 def test_activations_that_do_not_saturate_stay_near_anyway():
