@@ -9,11 +9,13 @@ from __future__ import annotations
 from parts.everyday import (  # noqa: F401  (registers the parts)
     columns,
     deadlines,
+    few_queries,
     files,
     float32_audits,
     layouts,
     local_differences,
     probability_audits,
+    ranged_services,
     rounded_outputs,
     undetected,
 )

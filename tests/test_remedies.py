@@ -136,6 +136,21 @@ SHALLOW, DEEP = make_network((5, 4, 1), **LINEAR), make_network((5, 4, 3, 1), **
 RELU = make_network((5, 6, 1), activation="relu", **LINEAR)
 SOFTPLUS = make_network((5, 4, 1), activation="softplus", **LINEAR)
 HARD = make_network((5, 3, 1), activation="hard_tanh", **LINEAR)
+
+
+def service(network, beyond, limits=(-6.0, 6.0)):
+    """Queries a network within limits; beyond them it raises, or returns a value."""
+
+    def box(X):
+        outside = np.any((limits[0] > X) | (limits[1] < X), axis=1)
+        if beyond == "raises" and outside.any():
+            raise ValueError("input out of range")
+        return network(X) if beyond == "raises" else np.where(outside[:, None], beyond, network(X))
+
+    return NetworkIdentifier(box, random_state=0)
+
+
+UNEQUAL = -np.arange(4.0, 9.0), np.arange(5.0, 10.0)
 CLASSES = (X[:, 0] > 0).astype(int)
 CLASSIFIER = LogisticRegression().fit(X, CLASSES)
 
@@ -182,6 +197,17 @@ CASES = {
         identifier(SOFTPLUS, layer_widths=(4, 1), activation="softplus", strategy="saturation"),
         "use strategy='hessian'",
         "fits",
+    ),
+    **{
+        f"a service, {beyond} beyond a range, {name}": (service(network, beyond), "input_range=(-5.", "exact")
+        for beyond in ("raises", np.nan, 0.0, -1.0)
+        for name, network in (("ReLU", RELU), ("tanh", SHALLOW))
+    },
+    "a service with limits per input": (service(RELU, "raises", UNEQUAL), "set input_range=", "exact"),
+    "a service with a sentinel, given activation": (
+        service(RELU, 0.0).set_params(activation="relu"),
+        "the outputs jump to 0 at a limit",
+        "exact",
     ),
     "labels of a classifier": (
         NetworkIdentifier(FrozenEstimator(CLASSIFIER), response_method="predict", random_state=0),

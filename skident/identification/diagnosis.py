@@ -9,10 +9,20 @@ import numpy as np
 from skident.budget import MemoryLimitError
 from skident.oracle import BlackBoxError, NotIdentified, OutOfBudgetError
 from skident.oracle.clipping import detect_clipped_inputs, detect_clipped_outputs
+from skident.oracle.valid_range import find_sentinel, find_valid_range
 
-__all__ = ["budget_named", "clipping_hint", "explained", "probability_hint", "warning_of"]
+__all__ = [
+    "budget_named",
+    "clipping_hint",
+    "explained",
+    "probability_hint",
+    "range_named",
+    "refuse_sentinel",
+    "warning_of",
+]
 
 _PROBABILITY_SUM = 1e-6  # deviation from 1 of the sum of outputs that look like probabilities (float32 rounding)
+_LISTED = 16  # inputs up to which a message lists bounds one by one
 _CLIPPED_SHARE = 0.5  # share of clipped inputs from which a model clips its inputs: single ones may just be unused
 
 
@@ -21,10 +31,6 @@ def explained(problem):
     """Add what the model seems to do to errors of a block."""
     try:
         yield
-    except BlackBoxError as error:
-        far = problem.oracle.input_range is None and "search for saturation" in str(error)
-        hint = " If queries at large inputs are not allowed, set input_range=(low, high)." if far else ""
-        raise BlackBoxError(f"{error}{hint}") from error
     except NotIdentified as error:
         linear = problem.activations[1] == "identity"
         hint = "" if problem.activations[0] == "hard_tanh" else clipping_hint(problem.oracle, linear)
@@ -32,6 +38,53 @@ def explained(problem):
         if not hint:
             raise
         raise NotIdentified(error.stage, error.reason, f"{error}{hint}", final=error.final) from error
+
+
+@contextmanager
+def range_named(oracle, X):
+    """Add the input range in which the model returns outputs to the error of one that does not far from X (n, D)."""
+    try:
+        yield
+    except BlackBoxError as error:
+        setting = None if oracle.input_range is not None else _valid_setting(oracle, X)
+        if setting is None:
+            raise
+        raise BlackBoxError(f"{error} The model returns outputs near X: set {setting}.") from error
+
+
+def refuse_sentinel(oracle, X):
+    """Raise `NotIdentified` for a model that returns one value at all inputs beyond a limit, and state the limit."""
+    try:
+        value = find_sentinel(oracle, X)
+        setting = None if value is None else _valid_setting(oracle, X, value)
+    except (BlackBoxError, OutOfBudgetError):
+        return
+    if value is None:
+        return
+    constant = ", ".join(f"{v:.4g}" for v in oracle.output_center + oracle.output_scale * value)
+    raise NotIdentified(
+        "model",
+        "input range",
+        f"the outputs jump to {constant} at a limit and are constant beyond it, as those of a service that refuses "
+        f"inputs outside its range: set {setting or 'input_range=(low, high)'}.",
+        final=True,
+    )
+
+
+def _valid_setting(oracle, X, sentinel=None):
+    """The argument ``input_range=...`` of the box around X in which the model is valid; None if there is none."""
+    try:
+        found = find_valid_range(oracle, X, sentinel)
+    except (BlackBoxError, OutOfBudgetError):
+        return None
+    if found is None:
+        return None
+    low, high = found
+    if low.max() <= X.min() and high.min() >= X.max():
+        return f"input_range=({low.max()}, {high.min()})"
+    if len(low) > _LISTED:
+        return "input_range=(X.min(axis=0), X.max(axis=0))"
+    return f"input_range=({low.tolist()}, {high.tolist()})"
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from skident.base.progress import StageLog
 from skident.base.renamed_parameters import DEPRECATED, OR_DEPRECATED, value_of_renamed
 from skident.linalg import projection_norms
 from skident.optim import one_thread
-from skident.oracle import DERIVATIVES, Oracle
+from skident.oracle import DERIVATIVES, BlackBoxError, Oracle
 from skident.oracle.black_box import (
     called_as,
     named_rows,
@@ -305,7 +305,10 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
 
     def _first_layer(self, oracle, stated, rng, log):
         """The first layer from saturation, or None if Hessians are to recover it; and the architecture with widths."""
-        first, architecture = first_layer_as_stated(oracle, stated, self.first_layer, rng, log)
+        try:
+            first, architecture = first_layer_as_stated(oracle, stated, self.first_layer, rng, log)
+        except BlackBoxError as error:
+            raise BlackBoxError(f"{error} If far queries are not allowed, use first_layer='hessian'.") from error
         if first is not None and len(first.biases) < architecture.widths[0]:
             _warn(
                 f"only {len(first.biases)} of {architecture.widths[0]} first-layer units were detected by saturation "

@@ -29,7 +29,7 @@ from skident.oracle import BlackBoxError, Budget, NotIdentified, Oracle, OutOfBu
 from skident.oracle.black_box import called_as, named_rows, resolve_black_box, resolve_response
 
 from .activation.calibration import declared_calibration
-from .diagnosis import budget_named, explained, warning_of
+from .diagnosis import budget_named, explained, range_named, refuse_sentinel, warning_of
 from .exact_bits import FORMAT_DIGITS, round_validated
 from .from_labels import network_from_labels
 from .observe import observe, pose, refuse, refuse_large_batches, sharp_bends_of
@@ -305,7 +305,8 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
                 if response == "labels":
                     return self._fit_labels(X, model, called, rng, budget)
                 oracle = self._oracle(X, called, options, budget)
-                validation, steps = _recover(observe(model, oracle, X, options), model, options, rng)
+                with range_named(oracle, X):
+                    validation, steps = _recover(observe(model, oracle, X, options), model, options, rng)
                 self._store(validation, steps)
             if (message := warning_of(validation)) is not None:
                 warnings.warn(message, ConvergenceWarning, stacklevel=2)
@@ -401,6 +402,12 @@ def _is_refusal(error):
     return isinstance(error, NotIdentified) and error.stage == "model"
 
 
+def _refuse_range(problem):
+    """Raise if the outputs of a problem are one sentinel value far out, which detection would have noticed."""
+    if problem is not None and problem.detected is None and not problem.oracle.restricted:
+        refuse_sentinel(problem.oracle, problem.X)
+
+
 def _recover(readings, model, options, rng):
     """The validation of the first reading that explains the outputs, else of the best one, and its plan."""
     best, failure, problem, readings = None, None, None, iter(readings)
@@ -428,6 +435,7 @@ def _recover(readings, model, options, rng):
         refuse_large_batches(problem)
         refuse(declared_calibration(model), options)
         if best is None:
+            _refuse_range(problem)
             refuse(sharp_bends_of(problem), options)
     if best is None:
         raise failure

@@ -24,6 +24,8 @@ from .activation.linear_skip import WithoutLinearPart, far_linear_part
 from .activation.other_models import CLEAR, discrete_columns, recognize_labels, recognize_other_model
 from .activation.plateaus import clipped_range
 from .activation.sharp_bends import recognize_sharp_bends
+from .activation.within_range import detect_within_range
+from .diagnosis import refuse_sentinel
 from .methods.near_data import predict_determined
 from .problem import HeldOut, Pipeline, Problem
 from .query_points import evenly_spaced_rows, held_out_points, must_stay_near_center, samples_in_range
@@ -31,7 +33,9 @@ from .query_points import evenly_spaced_rows, held_out_points, must_stay_near_ce
 __all__ = ["Reading", "sharp_bends_of", "observe", "pose", "refuse", "refuse_large_batches"]
 
 _NEAR = 100.0  # distance, in sqrt(D) standard deviations, within which plateaus are searched first
-_DETECTION_QUERIES = 10_000  # max_queries from which activations are detected: detection takes about 1,200 of them
+_DETECTION_QUERIES = (
+    500  # queries that the detection of activations takes at least, of linear outputs; of most units, 1,200
+)
 _PRECISE_LOGIT = 3e-5  # error of a rounded logit up to which it decides whether logits are piecewise linear
 _LARGE_BATCH = 1024  # rows of a batch that is suspected if no network explains the outputs (budget)
 _PROBED = 20  # samples of X that set the scale of the outputs (budget)
@@ -68,6 +72,8 @@ def observe(model, oracle, X, options):
     if not has_known_activations(model):
         refuse(recognize_labels(oracle, oracle.from_inputs(X_in), outputs), options)
     activations, detected = _detect_activations(oracle, model, outputs, options)
+    if detected is not None and detected.output.constant_far:
+        refuse_sentinel(oracle, X)
     if detected is not None and detected.name is None:
         beside = _beside_linear_part(oracle, X, model, options)
         if beside is not None:
@@ -76,7 +82,7 @@ def observe(model, oracle, X, options):
     behind_probabilities = detected is None and _hides_activations(oracle, model, options)
     if behind_probabilities:
         activations, detected = _detect_behind_probabilities(oracle, X_in, model, options, activations)
-    elif detected is not None and _may_be_another_model(detected, X_in, options):
+    elif detected is not None and (oracle.input_range is not None or _may_be_another_model(detected, X_in, options)):
         refuse(_other_model(oracle, X_in, detected), options)
     if _is_probability(options, detected, oracle):
         refuse(_calibration(oracle, X_in), options)
@@ -215,7 +221,8 @@ def refuse(other, options):
 
 
 def _few_queries(oracle):
-    return oracle.budget.max_queries is not None and oracle.budget.max_queries < _DETECTION_QUERIES
+    """Whether the detection of activations does not fit the budget."""
+    return oracle.budget.queries_left < _DETECTION_QUERIES
 
 
 def _is_probability(options, detected, oracle):
@@ -235,13 +242,19 @@ def _detect_activations(oracle, model, outputs, options):
         )
     standardized = oracle.standardize_outputs(outputs, activations[1])
     given = named[0] != "auto" or named[1] not in ("auto", "identity") or options.strategy != "auto"
-    if not given and not _few_queries(oracle) and not has_known_activations(model) and _are_relu_logits(oracle):
+    if given or _few_queries(oracle) or has_known_activations(model):
+        return activations, None
+    if _are_relu_logits(oracle):
         return ("relu", activations[1]), None
-    if given or _few_queries(oracle) or oracle.restricted or has_known_activations(model):
+    ranged = oracle.input_range is not None and oracle.response == "predict"
+    if oracle.restricted and not ranged:
         return activations, None
     rng = np.random.RandomState(0)
     try:
         accuracy = oracle.measure_accuracy(rng.standard_normal((_PROBED, oracle.n_inputs)), standardized, rng)
+        if ranged:
+            detected = detect_within_range(oracle, rng)
+            return (detected.name, activations[1]), detected
         detected = detect_activation(oracle, rng, 0.0 if accuracy.exact else accuracy.std)
     except BlackBoxError:  # the model cannot be queried far out
         return activations, None
@@ -255,7 +268,7 @@ def _detect_activations(oracle, model, outputs, options):
 
 def _beside_linear_part(oracle, X, model, options):
     """The reading of units that settle beside a linear function; None if there is none."""
-    if oracle.restricted or _few_queries(oracle) or options.activations[1] not in ("auto", "identity"):
+    if oracle.restricted or options.activations[1] not in ("auto", "identity"):
         return None
     skip = far_linear_part(oracle, np.random.RandomState(0)) if oracle.accuracy.exact else None
     if skip is None:
@@ -316,10 +329,10 @@ def _are_relu_logits(oracle):
 
 
 def _may_clip(reading, model, options):
-    """Whether plateaus of the outputs could be a clip, and the budget allows the search."""
+    """Whether plateaus of the outputs could be a clip."""
     linear = reading.activations[1] == "identity" and options.activations[0] != "hard_tanh"
     oracle = reading.oracle
-    return linear and not _few_queries(oracle) and not oracle.restricted and not has_known_activations(model)
+    return linear and not oracle.restricted and not has_known_activations(model)
 
 
 def _clipped_readings(reading, options, within=np.inf):
@@ -344,7 +357,7 @@ class _BetweenPlateaus:
     """An oracle whose outputs on plateaus count as lost, for detection before the clip."""
 
     def __init__(self, oracle):
-        self._oracle, self.n_inputs = oracle, oracle.n_inputs
+        self._oracle, self.n_inputs, self.clip_to_range = oracle, oracle.n_inputs, oracle.clip_to_range
         self.precise, self.is_rounded = np.inf, False
 
     def query(self, U):

@@ -19,8 +19,10 @@ from .methods import (
     linear,
     near_data,
     noisy_steps,
+    range_fit,
     relu,
     relu_limit,
+    relu_outputs,
     saturating,
     second_layer,
 )
@@ -72,7 +74,8 @@ def plan(problem):
     if hidden == "identity" and strategy == "auto" and not linear.METHOD.refuses(problem):
         return _steps(problem, linear.METHOD, "the outputs are linear, as without hidden units")
     if hidden in relu.ACTIVATIONS:
-        steps = _steps(problem, relu.METHOD, f"{hidden} networks are determined by their activation boundaries")
+        method = relu_outputs.METHOD if problem.activations[1] in relu_outputs.OUTPUTS else relu.METHOD
+        steps = _steps(problem, method, f"{hidden} networks are determined by their activation boundaries")
         return [*_linear_first(problem), *steps]
     if problem.oracle.output_bounds is not None:
         reason = f"the outputs are clipped: the {hidden} network is recovered strictly between the plateaus"
@@ -86,6 +89,8 @@ def plan(problem):
     if problem.prediction is not None:
         reason = "input_range keeps queries where neither outputs nor Hessians determine most of the weights"
         return _steps(problem, near_data.METHOD, reason)
+    if problem.widths is None and problem.pipeline.first and problem.oracle.input_range is not None:
+        return _steps(problem, range_fit.METHOD, "input_range excludes the outputs far out, which count units")
     if problem.discover:
         steps = _steps(problem, discovery.METHOD, _reason(problem), discovery.VARIANTS)
         steps = [*_linear_first(problem), *_noisy_first(problem), *steps]

@@ -76,7 +76,7 @@ def held_out_points(rows, spread, rng, n, factor):
 def must_stay_near_center(oracle, extractor, activation, widths, strategy):
     """Whether the search for saturation would leave the input range, so that Hessians must recover the first layer.
 
-    ValueError if saturation is required, the width is unknown, or derivatives at the center would leave the range.
+    ValueError if saturation is required, or derivatives at the center would leave the range.
     """
     hidden = get_activation(activation)
     far = _FIRST_RADIUS * np.sqrt(oracle.n_inputs)
@@ -90,9 +90,7 @@ def must_stay_near_center(oracle, extractor, activation, widths, strategy):
     reach += f", but the search for saturation queries up to {far:.2g} away"
     if strategy == "saturation" or extractor.first_layer == "saturation":
         raise ValueError(f"{reach}; use strategy='auto' and first_layer='auto', which stay near the center then.")
-    if widths is None:
-        raise ValueError(f"{reach}, and no other method counts units; give layer_widths.")
-    _check_margin(oracle, needed)
+    _check_margin(oracle, 0.0 if widths is None else needed)
     return True
 
 
@@ -103,9 +101,14 @@ def _check_margin(oracle, needed):
     low, high = oracle.input_range
     margin = np.minimum(oracle.center - low, high - oracle.center) / oracle.scale
     i = int(np.argmin(margin))
-    where = f"{margin[i]:.2g} standard deviations from" if margin[i] >= 0 else "outside"
+    if margin[i] < 0:
+        where, need = "outside", ""
+        remedy = "Pass only the rows of X inside it, X[((low <= X) & (X <= high)).all(axis=1)]"
+    else:
+        where = f"{margin[i]:.2g} standard deviations from"
+        need = f", and derivatives need {needed:.2g} standard deviations on every side"
+        remedy = "Pass rows X around a center further inside"
     raise ValueError(
-        f"the center is too near the border: input {i} is {oracle.center[i]:.4g}, {where} its input_range "
-        f"({low[i]:.4g}, {high[i]:.4g}), and derivatives need {needed:.2g} standard deviations on every side. Give a "
-        "center further inside with EntangledWeightExtractor(center=...), or check the units of input_range."
+        f"the center is too near the border: input {i} is {oracle.center[i]:.4g} on average, {where} its input_range "
+        f"({low[i]:.4g}, {high[i]:.4g}){need}. {remedy}, or check the units of input_range."
     )

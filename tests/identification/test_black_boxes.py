@@ -442,9 +442,10 @@ def test_ranges_that_leave_no_way(options, message):
 
 
 @pytest.mark.parametrize("unknown", [None, "auto"])
-def test_unknown_widths_need_saturation(unknown):
-    with pytest.raises(ValueError, match=f"{SMALL}.*no other method counts units; give layer_widths"):
-        Ranged((8, 6, 1), output="identity").identify(layer_widths=unknown)
+def test_unknown_widths_in_a_range(unknown):
+    box = Ranged((8, 6, 1), output="identity")
+    model = box.identify(layer_widths=unknown)
+    assert model.report_.exact and parameter_error(box.network, model.network_) < 1e-8
 
 
 def test_activations_that_do_not_saturate_stay_near_anyway():
@@ -490,13 +491,14 @@ def test_clipping_without_a_statement(sizes, output):
 
 
 def test_clipped_answers_are_named_as_such():
-    """Where they may not be looked for: so few queries are for the network."""
+    """If the queries left do not suffice to look for them: with a given activation that comes last."""
     network = make_network((6, 5, 2), shift_scale=0.5, output_activation="identity", random_state=0)
     X = np.random.RandomState(0).standard_normal((100, 6))
     spread = network(X).std(axis=0)
     clipped = NetworkIdentifier(
         lambda X: np.clip(network(X), -0.7 * spread, 0.6 * spread),
         layer_widths=(5, 2),
+        activation="tanh",
         options=IdentifierOptions(n_attempts=1),
         max_queries=9999,
         random_state=0,

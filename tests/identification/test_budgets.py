@@ -4,11 +4,12 @@ import time
 
 import numpy as np
 import pytest
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import ConvergenceWarning
 
 from skident.datasets import make_network
 from skident.identification.methods import second_layer
-from skident.oracle import Budget, Oracle, OutOfBudgetError
+from skident.oracle import Budget, NotIdentified, Oracle, OutOfBudgetError
 from tests.identifiers import make_identifier
 
 NETWORK = make_network((8, 6, 4, 1), shift_scale=0.5, output_activation="identity", random_state=0)
@@ -110,3 +111,51 @@ def test_a_clock():
         with pytest.raises(OutOfBudgetError, match="max_seconds=0.5 are over"):
             ask(np.zeros((1, 8)))
     assert oracle.n_queries == 0
+
+
+def _linear(seed):
+    return make_network((5, 2), output_activation="identity", random_state=seed)
+
+
+def _forest(seed):
+    X = np.random.RandomState(seed).standard_normal((200, 4))
+    return RandomForestRegressor(10, random_state=seed).fit(X, np.sin(X[:, 0]) + X[:, 1]).predict
+
+
+def _network(*sizes, activation):
+    return lambda seed: make_network(
+        sizes, activation=activation, output_activation="identity", shift_scale=0.5, random_state=seed
+    )
+
+
+SMALL = {
+    "relu": (_network(4, 6, 1, activation="relu"), 4),
+    "tanh": (_network(4, 6, 1, activation="tanh"), 4),
+    "softplus": (_network(4, 3, 1, activation="softplus"), 4),
+    "linear": (_linear, 5),
+    "forest": (_forest, 4),
+}
+
+
+def _outcome(model, n_inputs, max_queries=None):
+    """How a fit with no other options ends, and its queries."""
+    asked = []
+
+    def box(U):
+        asked.append(len(U))
+        return model(U)
+
+    fit = make_identifier(box, max_queries=max_queries, random_state=0).fit
+    try:
+        return fit(np.random.RandomState(1).standard_normal((100, n_inputs))).report_.exact, sum(asked)
+    except NotIdentified as error:
+        return error.reason, sum(asked)
+
+
+@pytest.mark.parametrize("kind", SMALL)
+def test_a_tenth_more_queries_than_needed_suffice(kind):
+    """No decision depends on `max_queries` beyond what a fit takes."""
+    model, n_inputs = SMALL[kind][0](3), SMALL[kind][1]
+    end, n_queries = _outcome(model, n_inputs)
+    assert end is True or end == "tree ensemble"
+    assert _outcome(model, n_inputs, int(1.1 * n_queries))[0] == end

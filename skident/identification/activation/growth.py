@@ -115,8 +115,9 @@ def _classify_on_lines(pre_activation, rng, reach, scale):
     """See `classify_near_center`: on lines of half length `reach`, with errors that are `scale` times their bounds."""
     n_zero = n_precise = n_bent = 0
     for start, direction in rng.standard_normal((_NEAR_LINES, 2, pre_activation.n_inputs)):
-        t = np.linspace(-reach, reach, _NEAR_POINTS)
-        Z, error = pre_activation.query(start + t[:, None] * direction)
+        # Lines end at the border of an input range: points moved there one by one would bend them.
+        ends = pre_activation.clip_to_range(np.stack([start - reach * direction, start + reach * direction]))
+        Z, error = pre_activation.query(np.linspace(*ends, _NEAR_POINTS))
         bend, tol = np.abs(np.diff(Z, 2, axis=0)), scale * (error[:-2] + 2.0 * error[1:-1] + error[2:])
         precise = np.isfinite(tol) & (tol < pre_activation.precise)
         n_precise += int(precise.sum())

@@ -70,6 +70,8 @@ class OutputEvidence:
         Whether outputs reach the limits of the activation far out: then hidden units grow.
     rival : str or None
         Another activation within whose limits the outputs stay, if nothing decides between the two.
+    constant_far : bool
+        Whether the outputs are the same at all far inputs.
     """
 
     name: str = "identity"
@@ -77,6 +79,7 @@ class OutputEvidence:
     seen: str = "not tested"
     saturates: bool = False
     rival: str | None = None
+    constant_far: bool = False
 
     def gives_probabilities(self, n_outputs):
         """Whether outputs with so many columns are probabilities of exclusive classes."""
@@ -96,7 +99,7 @@ class PreActivationOracle:
     def __init__(self, oracle, name, noise=0.0):
         self._oracle, self._name, self._noise = oracle, name, noise * oracle.output_scale
         self.n_inputs, self.precision, self.accuracy = oracle.n_inputs, oracle.precision, oracle.accuracy
-        self.representable = oracle.representable
+        self.representable, self.clip_to_range = oracle.representable, oracle.clip_to_range
 
     @property
     def is_rounded(self):
@@ -176,6 +179,8 @@ def detect_output_activation(oracle, rng, noise=0.0, farthest=1e5):
     U = np.concatenate([spread * E for spread in spreads])
     Y = _raw_outputs(oracle, U)
     refuse_batch_dependence(oracle, U, (Y - oracle.output_center) / oracle.output_scale)
+    if np.all(Y[-2 * _SAMPLES :] == Y[-1]):
+        return OutputEvidence("identity", "", "outputs are one constant far out", saturates=True, constant_far=True)
     error = _rounding(oracle.precision) * np.abs(Y).max(axis=0) + NOISE_SIGMAS * noise * oracle.output_scale
     if Y.shape[1] > 1 and are_probabilities(Y, error.max()):
         certain = Y[-2 * _SAMPLES :].max(axis=1) > 1.0 - _AT_LIMIT

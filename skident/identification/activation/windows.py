@@ -48,6 +48,7 @@ def _straight_share(oracle, std, rng, lengthening):
     D = oracle.n_inputs
     U, E = rng.standard_normal((2, _N_WINDOWS, D))
     E *= lengthening * _HALF_LENGTH * np.sqrt(D) / np.linalg.norm(E, axis=1, keepdims=True)
+    U = oracle.clip_to_range(U, np.abs(E).max())
     before, after = oracle.representable(U - E), oracle.representable(U + E)
     F = query_block(oracle, np.stack([before, 0.5 * (before + after), after], axis=1))
     bend = np.abs(F[:, 0] - 2.0 * F[:, 1] + F[:, 2]) / np.maximum(std, np.finfo(float).tiny)

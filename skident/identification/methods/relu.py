@@ -23,7 +23,6 @@ from ..piecewise.shallow.network import find_relu_network
 __all__ = ["ACTIVATIONS", "METHOD"]
 
 ACTIVATIONS = ("relu", "leaky_relu", "hard_tanh")
-_INVERSES = {"tanh": "np.arctanh", "sigmoid": "scipy.special.logit", "erf": "scipy.special.erfinv"}
 _REACH = 1e3  # half length of lines, in units of sqrt(D) standard deviations
 _MAX_UNITS = 1000  # hidden units at most of one layer of unknown width (budget)
 # Reasons of `NotIdentified` for which a network may have more than one hidden layer.
@@ -104,12 +103,9 @@ class ActivationBoundaries:
                 f"output_activation={output!r}, strategy={strategy!r}."
             )
         if output != "identity":
-            inverse = _INVERSES.get(output, "inverse")
             return (
-                f"activation={name!r}: activation boundaries are located behind a linear output, got "
-                f"output_activation={output!r}. Undo it first: identify `lambda X: {inverse}(black_box(X))` with "
-                "output_activation='identity' and an input_range in which outputs keep clear of their limits; weights "
-                "and biases are those of the black box."
+                f"activation={name!r}: activation boundaries are located behind a linear output, or one of tanh, "
+                f"sigmoid and erf, got output_activation={output!r}. Pass the model without its output activation."
             )
         if name == "hard_tanh" and widths is not None and len(widths) > 2:
             return f"activation='hard_tanh': only one hidden layer can be recovered, got layer_widths={widths}."

@@ -138,8 +138,7 @@ def find_first_layer(
                 raise
         except BlackBoxError as error:
             raise BlackBoxError(
-                f"{error} The search for saturation queries up to {reach:.1e} standard deviations from the center. If "
-                "the black box cannot be queried there, use EntangledWeightExtractor(first_layer='hessian')."
+                f"{error} The search for saturation queries up to {reach:.1e} standard deviations from the center."
             ) from error
 
 

@@ -145,7 +145,7 @@ class LineSearch:
                 raise self.failure from None
             raise BlackBoxError(
                 f"{error} The search for activation boundaries queries up to {self.reach:.1e} standard deviations from "
-                "the center; if the black box cannot be queried there, pass a smaller reach."
+                "the center."
             ) from error
 
     def _refuse_deeper(self, n_missed, n_new):

@@ -186,7 +186,8 @@ class ValidationShells:
     def __init__(self, search, far=_FAR):
         probe, far = search.probe, min(far, search.reach / search.probe.length_scale)
         radii = np.repeat([1.0, np.sqrt(far), far], _SHELL)[:, None]
-        self.U = search.rng.standard_normal((3 * _SHELL, probe.oracle.n_inputs)) * radii
+        U = search.rng.standard_normal((3 * _SHELL, probe.oracle.n_inputs)) * radii
+        self.U = probe.oracle.clip_to_range(U)  # outside, nothing is known that could refute a network
         F, tol = probe.query(self.U)
         self.Y = F * probe.output_error
         # Outputs that are constant on a shell have at least their error as spread.
@@ -305,7 +306,7 @@ def _failure(reason, message):
 
 
 def _no_boundaries(search):
-    X = search.rng.standard_normal((16, search.probe.oracle.n_inputs))
+    X = search.probe.oracle.clip_to_range(search.rng.standard_normal((16, search.probe.oracle.n_inputs)))
     what = "constant" if np.ptp(search.probe(X), axis=0).max() <= _CONSTANT_TOL else "linear"
     return _failure(
         what,

@@ -58,7 +58,7 @@ def refined_units(search):
     if unknowns > _DENSE_UNKNOWNS:
         raise NotIdentified("activation boundaries", "undecided", "too many units to be refined by least squares")
     points = points_on_both_sides(search.units, int(_EQUATIONS * unknowns), search.rng)
-    return refine_units(search.probe, search.units, points)
+    return refine_units(search.probe, search.units, search.probe.oracle.clip_to_range(points))
 
 
 def leaky_units(search):

@@ -1,0 +1,79 @@
+"""Smooth networks of unknown widths within an input range: the smallest fit of one hidden layer, then of two."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skident.fitting.random_starts import fit_smallest_network
+from skident.oracle import NotIdentified
+
+from ..attempt import polished_attempt
+
+__all__ = ["METHOD"]
+
+_POLISHABLE = 1e-7  # relative residual of a fit from which the polish converges to the network
+_SPREADS = (1.0, 2.0)  # standard deviations of the samples: farther out, more units saturate and fits fail
+# Hidden layers, and hidden units at most: wide fits of one layer take minutes, and come last. More layers have too many
+# local minima.
+_PASSES = ((1, 16), (2, np.inf), (1, np.inf))
+
+
+class RangeFit:
+    """The smallest network that fits outputs within the input range, by wide fits from random starts, and pruning."""
+
+    name = "fit within the input range"
+
+    def refuses(self, problem):
+        """See `Method`."""
+        return None if problem.widths is None else "widths are given."
+
+    def run(self, problem, step, state):
+        """See `Method`; `NotIdentified` if no network with up to two hidden layers explains the outputs."""
+        least = np.inf
+        for n_hidden, most in _PASSES if problem.discover else _PASSES[-1:]:
+            network, residual = _smallest(problem, n_hidden, min(most, problem.options.max_neurons))
+            if network is not None:
+                return polished_attempt(problem, network, residual, "range", self.name)
+            least = min(least, residual)
+            if problem.out_of_search_time:
+                break
+        raise NotIdentified(
+            "range",
+            "units",
+            f"no {problem.activations[0]} network with one or two hidden layers was recovered from outputs within "
+            f"input_range (relative residual {least:.1e}). Give activation and layer_widths, widen input_range, or "
+            "raise max_seconds.",
+        )
+
+
+METHOD = RangeFit()
+
+
+def _smallest(problem, n_hidden, max_neurons):
+    """The smallest network of `n_hidden` hidden layers that explains samples in range, or None, and its residual."""
+    oracle, rng = problem.oracle, problem.rng
+    architecture = problem.architecture((*[1] * n_hidden, oracle.n_outputs))
+    parts = []
+
+    def draw(n):
+        def around(n, factor):  # never farther out
+            return rng.choice(_SPREADS, (n, 1)) * rng.standard_normal((n, oracle.n_inputs))
+
+        missing = n - sum(len(U) for U, _ in parts)
+        if missing > 0:
+            parts.append(oracle.query_precise(around, missing))
+        return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
+
+    with problem.log.stage(f"fit of {n_hidden} hidden layer(s)", oracle, unit="starts") as entry:
+        network, residual = fit_smallest_network(
+            draw,
+            oracle.n_inputs,
+            architecture,
+            rng,
+            max_neurons=max_neurons,
+            limits=problem.search(
+                architecture.n_parameters(oracle.n_inputs), max(_POLISHABLE, problem.fit_tol), entry["progress"]
+            ),
+        )
+        entry["residual"] = residual
+    return network, residual
