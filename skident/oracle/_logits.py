@@ -159,6 +159,13 @@ def are_probabilities(Y, error):
     Returns
     -------
     bool
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.oracle import are_probabilities
+    >>> print(are_probabilities(np.array([[0.25, 0.75]]), 1e-8))
+    True
     """
     sums = Y.sum(axis=1) if Y.shape[1] > 1 else np.ones(len(Y))
     inside = Y.min() >= -error and Y.max() <= 1.0 + error
@@ -224,6 +231,13 @@ def check_probabilities(P, precision=None):
     ------
     BlackBoxError
         If they lie outside by more than the rounding of single precision, or rows do not sum to 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.oracle import check_probabilities
+    >>> print(check_probabilities(np.array([[-6e-8], [0.5]])).min())
+    0.0
     """
     tolerance = max(_SUM_TOL, 0.5 * _GRID_ULPS * P.shape[1] * _digits_of(precision).grid)
     low, high = float(P.min()), float(P.max())
