@@ -14,7 +14,8 @@ from .extremes import Extremes
 # Central differences balance truncation h^2 (Jacobian) against rounding eps / h at the cube root of eps.
 _JACOBIAN_STEP = float(np.finfo(float).eps ** (1.0 / 3.0))
 _MIN_VARIATION = 1e-13  # relative range below which an output is constant: 450 eps, the rounding of a wide sum
-_CAST_ROWS = 40  # at which outputs at inputs rounded to float32 are compared (budget)
+_CAST_ROWS = 40  # at which outputs are compared with those at inputs rounded to float32, or farther out (budget)
+_FARTHER = 4.0  # times as far from the center, outputs of a network have digits before the point, or more of them
 _CAST_MOVED = 0.25  # share of them that must differ at other float32 inputs nearby: ReLU units may be constant there
 _LINE_ROOM = 0.5  # distance that the lines of `measure_noise` keep from the border, in standard deviations of an input
 
@@ -30,7 +31,7 @@ class OutputScaling:
     def _begin_scaling(self):
         """Start unscaled, with the accuracy of the other oracle if the black box is one."""
         self.output_center, self.output_scale, self.precision = np.zeros(1), np.ones(1), Precision()
-        self._precision_is_known, self.rounds_inputs = False, False
+        self._precision_is_known, self._measured_precision, self.rounds_inputs = False, None, False
         self.constant_outputs = np.zeros(1, dtype=bool)
         self._is_standardized = isinstance(self._box, SharedBox)
         self.accuracy = self._box.accuracy if self._is_standardized else EXACT
@@ -64,7 +65,7 @@ class OutputScaling:
         outputs with limits of their own are not changed.
         """
         if self.response == "predict":  # probabilities: read before they became logits
-            self.precision = Precision("float32") if self.rounds_inputs else precision_of(Y)
+            self.precision = self._measured_precision or precision_of(Y)
         if output_activation == "identity":
             self.constant_outputs = ~varying_outputs(Y)
         if self.response == "predict" and not self._is_standardized:
@@ -79,11 +80,21 @@ class OutputScaling:
         room = min(_LINE_ROOM * self.reach, _LINE_ROOM)
         if not self._is_standardized:
             U = self.clip_to_range(U, room)
+            if self.response == "predict" and self.precision.kind == "decimals":
+                self._distinguish_digits(U[:_CAST_ROWS])
             self.accuracy = measure_accuracy(self, U, Y, rng)
             if self.accuracy.kind == "noise" and self._sees_single(U[:_CAST_ROWS]):
-                self.rounds_inputs, self.precision = True, Precision("float32")
+                self.rounds_inputs, self._measured_precision = True, Precision("float32")
+                self.precision = self._measured_precision
                 self.accuracy = measure_accuracy(self, U, Y, rng)
         return self.accuracy
+
+    def _distinguish_digits(self, U):
+        """Keep decimals, or replace them by significant digits, which outputs that are larger do not have more of."""
+        Y = self.output_center + self.output_scale * self(self.clip_to_range(_FARTHER * U))
+        found = precision_of(Y.round(self.precision.decimals))  # what the scaling has added is gone
+        if found.kind == "digits":
+            self.precision = self._measured_precision = found
 
     def _sees_single(self, U):
         """Whether outputs at points U (n, D) and the nearest float32 inputs are the same, and many of others differ.

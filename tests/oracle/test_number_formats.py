@@ -110,3 +110,16 @@ def test_steps_between_float32_inputs_are_no_rounding_of_inputs():
     oracle, U = Oracle(lambda X: np.floor(40.0 * (X @ [1.0, -2.0, 0.5])) * np.pi, 3), rng.standard_normal((100, 3))
     accuracy = oracle.measure_accuracy(U, oracle.standardize_outputs(oracle(U)), rng)
     assert accuracy.kind == "noise" and not oracle.rounds_inputs
+
+
+@pytest.mark.parametrize("kind", ["decimals", "digits"])
+def test_outputs_of_one_decade_near_the_center_have_others_farther_out(kind):
+    def box(X):
+        Y = 0.5 + 0.1 * X @ [1.0, -1.0]
+        return Y.round(7) if kind == "decimals" else np.array([float(f"{y:.7g}") for y in Y])
+
+    rng = np.random.RandomState(427)
+    oracle, U = Oracle(box, 2), rng.uniform(-1.0, 1.0, (20, 2))
+    standardized = oracle.standardize_outputs(oracle(U))
+    assert oracle.precision.kind == "decimals"
+    assert oracle.measure_accuracy(5.0 * U, standardized, rng).kind == kind
