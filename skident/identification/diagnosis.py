@@ -83,7 +83,7 @@ def _valid_setting(oracle, X, sentinel=None):
     if low.max() <= X.min() and high.min() >= X.max():
         return f"input_range=({low.max()}, {high.min()})"
     if len(low) > _LISTED:
-        return "input_range=(X.min(axis=0), X.max(axis=0))"
+        return "input_range=(X.min(0), X.max(0))"
     return f"input_range=({low.tolist()}, {high.tolist()})"
 
 

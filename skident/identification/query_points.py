@@ -103,7 +103,7 @@ def _check_margin(oracle, needed):
     i = int(np.argmin(margin))
     if margin[i] < 0:
         where, need = "outside", ""
-        remedy = "Pass only the rows of X inside it, X[((low <= X) & (X <= high)).all(axis=1)]"
+        remedy = "Pass only the rows of X inside it, X[((low <= X) & (X <= high)).all(1)]"
     else:
         where = f"{margin[i]:.2g} standard deviations from"
         need = f", and derivatives need {needed:.2g} standard deviations on every side"

@@ -10,14 +10,16 @@ __all__ = ["find_sentinel", "find_valid_range"]
 
 _ROWS = 100  # samples whose outputs are tested (budget)
 _DIRECTIONS = 8  # far points that must all give a sentinel value (budget)
-_FAR, _FAR_HALF = 1e5, 1e3  # standard deviations of these; float16 ends at 65,504
+_FAR = 1e5  # standard deviations of these
+_FAR_HALF = 1e3  # the same for float16, which ends at 65,504
 _FARTHEST = 1e3  # standard deviations up to which a border is searched: farther out, a range restricts little
 _BISECTIONS = 14  # of that distance: to 0.1 standard deviations
 _LINE_BISECTIONS = 60  # of a line to a sentinel: to the spacing of numbers
 _MIN_JUMP = 1e-3  # change at the border, relative to the outputs' spread: of clips and kernels it is rounding
 _MAJORITY = 0.75  # share of the lines that must end in a jump
 _CORNERS = 64  # corners of a box that are tested before it is stated (budget)
-_SHRINKAGE, _TRIES = 0.7, 8  # factor of a box whose corners are not valid, and how often it shrinks
+_SHRINKAGE = 0.7  # factor of a box whose corners are not valid
+_TRIES = 8  # boxes that are tested, the last a tenth as wide as the first
 _MOST_INPUTS = 16  # inputs up to which borders are searched, and stated, one by one (budget)
 _DIGITS = 3  # significant digits of a border
 

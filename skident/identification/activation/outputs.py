@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import erf, erfinv, expit, logit
@@ -179,8 +179,12 @@ def detect_output_activation(oracle, rng, noise=0.0, farthest=1e5):
     U = np.concatenate([spread * E for spread in spreads])
     Y = _raw_outputs(oracle, U)
     refuse_batch_dependence(oracle, U, (Y - oracle.output_center) / oracle.output_scale)
-    if np.all(Y[-2 * _SAMPLES :] == Y[-1]):
-        return OutputEvidence("identity", "", "outputs are one constant far out", saturates=True, constant_far=True)
+    evidence = _from_samples(oracle, rng, noise, E, Y)
+    return replace(evidence, constant_far=bool(np.all(Y[-2 * _SAMPLES :] == Y[-1])))
+
+
+def _from_samples(oracle, rng, noise, E, Y):
+    """`OutputEvidence` from directions E (n, D) and the outputs at all spreads of these."""
     error = _rounding(oracle.precision) * np.abs(Y).max(axis=0) + NOISE_SIGMAS * noise * oracle.output_scale
     if Y.shape[1] > 1 and are_probabilities(Y, error.max()):
         certain = Y[-2 * _SAMPLES :].max(axis=1) > 1.0 - _AT_LIMIT
