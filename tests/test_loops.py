@@ -13,7 +13,7 @@ EXCEPTIONS = {
     ("skident.identification.activation.calibration", "declared_calibration"): "estimators within an estimator: a few",
 }
 FACTORIZATIONS = {"cholesky", "cond", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "matrix_rank", "pinv", "qr"}
-FACTORIZATIONS |= {"solve", "svd"}
+FACTORIZATIONS |= {"solve", "svd", "null_space", "orth", "cho_factor"}
 
 LOOPS = {
     "while without a check": ("while left: left = halved(left)", True),
@@ -69,5 +69,9 @@ def test_factorizations_check_the_deadline(package):
             node.func for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)
         ]
         names = {ast.unparse(function) for function in calls}
-        found += [(path.name, name) for name in sorted(names) if name in {f"np.linalg.{f}" for f in FACTORIZATIONS}]
+        found += [
+            (path.name, name)
+            for name in sorted(names)
+            if name in {f"{library}.linalg.{f}" for library in ("np", "scipy") for f in FACTORIZATIONS}
+        ]
     assert found == []

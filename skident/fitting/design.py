@@ -126,7 +126,7 @@ def _leverages(network, rows, candidates, std_of, rng):
     information /= scale[:, None] * scale
     information.flat[:: P + 1] += _RIDGE * P
     check_deadline(P**3 / 3.0)
-    factor = scipy.linalg.cholesky(information, lower=True, overwrite_a=True, check_finite=False)
+    factor = lapack.scipy_cholesky(information, lower=True, overwrite_a=True, check_finite=False)
     signs = rng.choice([-1.0, 1.0], (P, min(_PROBES, P)))
     # |L^-1 j|^2 = E (j^T L^-T s)^2 for random signs s
     probes = scipy.linalg.solve_triangular(factor, signs, lower=True, trans="T") / scale[:, None]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
 
 from skident.linalg import lapack, svd
 from skident.oracle import NotIdentified
@@ -85,7 +84,7 @@ class _Places:
         self.oracle, self.weights, self.biases, self.rng = oracle, weights, biases, rng
         self.behind, self.step, self.rate = behind, step, EXPONENTIAL_RATES[activation]
         self.m, self.n_outputs = weights.shape[1], oracle(np.zeros((1, len(weights)))).shape[1]
-        self.outside = scipy.linalg.null_space(weights.T) * np.linalg.norm(weights, axis=0).mean()
+        self.outside = lapack.null_space(weights.T) * np.linalg.norm(weights, axis=0).mean()
         # Columns along which one coordinate changes by 1, the others by 0.
         self.columns = np.column_stack([lapack.pinv(weights.T), self.outside / (self.outside**2).sum(axis=0)])
 

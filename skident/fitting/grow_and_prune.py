@@ -194,7 +194,7 @@ def _losses(problem, params):
 def _grown(problem, params, n_more, rng, temperature):
     """More units: the best of random ones or, after failures, drawn among the better ones."""
     J, A = problem.jacobian(params), problem.normal_equations(params)[0]
-    factor = scipy.linalg.cho_factor(damp(A, _GROWTH_DAMPING), lower=True, overwrite_a=True, check_finite=False)
+    factor = lapack.cho_factor(damp(A, _GROWTH_DAMPING), lower=True, overwrite_a=True, check_finite=False)
     biases, norms, W, V = problem.split(params)
     r, (n, m_L) = problem.residual(params).ravel(), problem.Y.shape
     sizes = np.exp(rng.uniform(*np.log(_SIZES), _N_CANDIDATES)) / np.sqrt(len(W))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
 
 from skident.linalg import lapack
 from skident.oracle import OutOfBudgetError
@@ -87,7 +86,7 @@ def _with_parts_outside(oracle, network, basis, rng):
     points = design_points(inner, b, n_points, 1.0, rng, 0.0) @ basis.T
     behind = network.with_parameters([np.eye(m), *network.weights[1:]], [np.zeros(m), *network.biases[1:]])
     B = behind.jacobian(points @ W + b).reshape(-1, m)
-    others, first = scipy.linalg.null_space(basis.T), None
+    others, first = lapack.null_space(basis.T), None
     for _ in range(_ROUNDS):
         moved = (points[:, None, :] + _STEP * others.T).reshape(-1, len(W))
         left = (oracle(moved) - network(moved)).reshape(n_points, -1, p)  # (n, D - r, p)

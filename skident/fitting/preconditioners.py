@@ -40,7 +40,7 @@ class UnitBlocks:
 
 
 def _inverse(M):
-    factor = scipy.linalg.cho_factor(M, lower=True, check_finite=False)
+    factor = lapack.cho_factor(M, lower=True, check_finite=False)
     return scipy.linalg.cho_solve(factor, np.eye(len(M)), check_finite=False)
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
+from skident.linalg import lapack
+
 from .standard_errors import parameter_jacobian
 
 __all__ = ["Unexplained", "near_planes", "screened_planes"]
@@ -27,7 +29,7 @@ class Unexplained:
         self.J, self.rows = J / np.maximum(np.linalg.norm(J, axis=0), _TINY), rows
         A = self.J.T @ self.J
         A.flat[:: len(A) + 1] += _RIDGE * len(A)
-        self.factor = scipy.linalg.cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
+        self.factor = lapack.cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
         self.residual = self._rest(((rows.outputs - network(rows.inputs)) / rows.std).reshape(-1, 1))
 
     def _rest(self, F):

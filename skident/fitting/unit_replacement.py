@@ -179,7 +179,7 @@ def _outgoing(tangent, outputs, layer):
     p = len(J) // n
     downstream = J[:, tangent.indices[layer + 1][-1]].reshape(p, n, 1, -1)  # by pre-activations of the next layer
     columns = (outputs[:, :, None] * downstream).reshape(n * p, -1)
-    factor = scipy.linalg.cho_factor(tangent.matrix(_GROWTH_DAMPING), lower=True, overwrite_a=True)
+    factor = lapack.cho_factor(tangent.matrix(_GROWTH_DAMPING), lower=True, overwrite_a=True)
     along = J.T @ columns
     followed = scipy.linalg.cho_solve(factor, along)
     m = downstream.shape[-1]

@@ -1,4 +1,4 @@
-"""NumPy's factorizations and solvers, none of which begins if the deadline would pass before it ends.
+"""Factorizations and solvers of NumPy and SciPy, none of which begins if the deadline would pass before it ends.
 
 One call of LAPACK cannot be interrupted. So every stage calls these, and a loop over factorizations needs no check of
 its own. The operations are those of Golub and Van Loan (2013), tables 5.5.1 and 8.6.1, up to a factor of two.
@@ -10,12 +10,14 @@ import functools
 import math
 
 import numpy as np
+import scipy.linalg
 
 from skident.budget import check_deadline
 
 from .singular_values import SVD_FLOPS, svd
 
 __all__ = [
+    "cho_factor",
     "cholesky",
     "cond",
     "eigh",
@@ -24,12 +26,18 @@ __all__ = [
     "inv",
     "lstsq",
     "matrix_rank",
+    "null_space",
+    "orth",
     "pinv",
     "qr",
+    "scipy_cholesky",
+    "scipy_lstsq",
+    "scipy_qr",
     "solve",
     "svd",
 ]
 
+_CHOLESKY_FLOPS = 0.5  # operations of a Cholesky factor, over n^3
 _QR_FLOPS = 4.0  # operations of a factorization, over m n min(m, n)
 _EIGEN_FLOPS = 25.0  # operations of the eigenvalues of a matrix without symmetry, over n^3
 
@@ -46,7 +54,8 @@ def _within_deadline(function, flops):
     return bounded
 
 
-cholesky = _within_deadline(np.linalg.cholesky, _QR_FLOPS)
+cho_factor = _within_deadline(scipy.linalg.cho_factor, _CHOLESKY_FLOPS)
+cholesky = _within_deadline(np.linalg.cholesky, _CHOLESKY_FLOPS)
 cond = _within_deadline(np.linalg.cond, SVD_FLOPS)
 eigh = _within_deadline(np.linalg.eigh, SVD_FLOPS)
 eigvals = _within_deadline(np.linalg.eigvals, _EIGEN_FLOPS)
@@ -54,6 +63,11 @@ eigvalsh = _within_deadline(np.linalg.eigvalsh, _QR_FLOPS)
 inv = _within_deadline(np.linalg.inv, _QR_FLOPS)
 lstsq = _within_deadline(np.linalg.lstsq, SVD_FLOPS)
 matrix_rank = _within_deadline(np.linalg.matrix_rank, SVD_FLOPS)
+null_space = _within_deadline(scipy.linalg.null_space, SVD_FLOPS)
+orth = _within_deadline(scipy.linalg.orth, SVD_FLOPS)
 pinv = _within_deadline(np.linalg.pinv, SVD_FLOPS)
 qr = _within_deadline(np.linalg.qr, _QR_FLOPS)
+scipy_cholesky = _within_deadline(scipy.linalg.cholesky, _CHOLESKY_FLOPS)
+scipy_lstsq = _within_deadline(scipy.linalg.lstsq, SVD_FLOPS)
+scipy_qr = _within_deadline(scipy.linalg.qr, _QR_FLOPS)
 solve = _within_deadline(np.linalg.solve, _QR_FLOPS)

@@ -175,13 +175,13 @@ class _PiecewiseFit:
         self.block, self.std, self.n_samples = D + 1, std, len(U)
         # Rows of a prior of the outputs' size, for vectors that the points do not determine.
         prior = np.min(std / Y.std(axis=0)) * np.eye(design.shape[1])
-        Q, self.R = scipy.linalg.qr(np.concatenate([design, prior]), mode="economic", check_finite=False)
+        Q, self.R = lapack.scipy_qr(np.concatenate([design, prior]), mode="economic", check_finite=False)
         self.Y = Q[: len(U)].T @ Y
         self.unexplained = np.maximum(np.sum(Y**2, axis=0) - np.sum(self.Y**2, axis=0), 0.0)
 
     def _solve(self):
         """Coefficients (k, m_L), their covariance (k, k) for errors of variance 1, and the outputs' errors (m_L,)."""
-        Q, R = scipy.linalg.qr(self.R, mode="economic", check_finite=False)
+        Q, R = lapack.scipy_qr(self.R, mode="economic", check_finite=False)
         rotated = Q.T @ self.Y
         inverse = scipy.linalg.solve_triangular(R, np.eye(len(R)))
         left = self.unexplained + np.sum(self.Y**2, axis=0) - np.sum(rotated**2, axis=0)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
 
 from skident.fitting.linear_units import with_linear_units
 from skident.fitting.standard_errors import parameter_jacobian
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 from skident.network import Architecture, FeedforwardNetwork
 from skident.optim import DenseJacobian, levenberg_marquardt
 
@@ -65,7 +64,7 @@ class _Tangent:
         self.U, self.scale = U, Y.std(axis=0)
         J = parameter_jacobian(network, U).reshape(len(U), Y.shape[1], -1) / self.scale[:, None]
         J = J.reshape(Y.size, -1)
-        Q, R, _ = scipy.linalg.qr(J, mode="economic", pivoting=True, check_finite=False)
+        Q, R, _ = lapack.scipy_qr(J, mode="economic", pivoting=True, check_finite=False)
         diagonal = np.abs(np.diag(R))
         self.Q = Q[:, diagonal > _RANK_TOL * diagonal[0]]
         self.left = self.project(((Y - network(U)) / self.scale).ravel())

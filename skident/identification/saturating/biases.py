@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy.linalg
 
 from skident.budget import check_deadline
 from skident.linalg import lapack
@@ -127,7 +126,7 @@ def _decompose(columns):
         return None
     A = A / np.maximum(np.linalg.norm(A, axis=1, keepdims=True), np.finfo(float).tiny)
     norms = np.maximum(np.linalg.norm(A, axis=0), np.finfo(float).tiny)
-    s, Vt = scipy.linalg.svd(A / norms, full_matrices=False)[1:]
+    s, Vt = lapack.svd(A / norms, full_matrices=False)[1:]
     return s, Vt / norms, Vt
 
 

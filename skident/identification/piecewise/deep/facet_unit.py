@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
 
 from skident.budget import check_deadline, chunks
 from skident.linalg import lapack, svd
@@ -317,7 +316,7 @@ def _least_norm(A, y, least=None, weight=None):
     if weight is not None and k < len(A):
         B = (A * weight[:, None]) @ Vt[:k].T
         # By QR with pivoting: divide and conquer does not always converge.
-        rest = scipy.linalg.lstsq(B, weight * (y - A @ x), cond=1e-12, lapack_driver="gelsy")[0]
+        rest = lapack.scipy_lstsq(B, weight * (y - A @ x), cond=1e-12, lapack_driver="gelsy")[0]
         x = x + Vt[:k].T @ rest
     return x, Vt[k:].T
 

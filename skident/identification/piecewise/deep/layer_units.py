@@ -6,7 +6,6 @@ import enum
 from dataclasses import dataclass, field
 
 import numpy as np
-import scipy.linalg
 
 from skident.budget import check_deadline, require_memory
 from skident.linalg import lapack
@@ -187,7 +186,7 @@ class LayerUnits:
         B = self.basis
         check_deadline(_SVD * B.shape[0] * B.shape[1] ** 2)
         # By QR with pivoting: divide and conquer does not always converge on such matrices.
-        solved = scipy.linalg.lstsq(B, np.column_stack([unit.coef, unit.null_basis]), lapack_driver="gelsy")[0]
+        solved = lapack.scipy_lstsq(B, np.column_stack([unit.coef, unit.null_basis]), lapack_driver="gelsy")[0]
         return solved[:, 0], np.linalg.norm(solved[:, 1:], axis=1) < unit.tolerance
 
     def _determine_signs(self, probe, rng):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 
 from skident.budget import check_deadline
 from skident.linalg import lapack, svd
@@ -212,7 +211,7 @@ def _located_near(probe, unit, free, rng, near=np.inf):
         return unit.located
     phi = unit.known.evaluate(points)[1]
     phi /= np.linalg.norm(phi, axis=1, keepdims=True)
-    order = scipy.linalg.qr((phi @ free).T, mode="r", pivoting=True)[1]
+    order = lapack.scipy_qr((phi @ free).T, mode="r", pivoting=True)[1]
     chosen = order[: free.shape[1]]
     chosen = np.concatenate([chosen, rng.permutation(np.setdiff1d(np.arange(len(points)), chosen))[:_SPARE]])
     points, normals = points[chosen], normals[chosen]
@@ -238,7 +237,7 @@ def _trimmed_step(A, y):
         check_deadline()
         if keep.sum() < least:
             return None, np.inf
-        step = -scipy.linalg.lstsq(A[keep], y[keep], cond=_STEP_RANK_TOL, lapack_driver="gelsy")[0]
+        step = -lapack.scipy_lstsq(A[keep], y[keep], cond=_STEP_RANK_TOL, lapack_driver="gelsy")[0]
         off = np.abs(y + A @ step)
         residual, before = np.median(off[keep]), keep
         keep = off <= max(_OUTLIER * residual, _NO_RESIDUAL)

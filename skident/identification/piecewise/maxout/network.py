@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
 
@@ -88,7 +87,7 @@ def _fitted(probe, facets, units, rng):
     for step in range(_STEPS):
         residual = _residual(X1, Y, units, linear)
         if step == 0:  # a linear function alone is left
-            linear = scipy.linalg.lstsq(X1, residual)[0]
+            linear = lapack.scipy_lstsq(X1, residual)[0]
             residual = residual - X1 @ linear
             if np.median(np.abs(residual) / Y.std(axis=0)) > _EXPLAINED:
                 return None
@@ -125,7 +124,7 @@ def _stepped(units, linear, X1, residual):
         which = unit.which(X1)
         columns += [np.where((which == k)[:, None], X1, 0.0) for k in range(1, len(unit.terms))]
     design, p = np.hstack(columns), X1.shape[1]
-    change = scipy.linalg.lstsq(design, residual, cond=_RANK_TOL, lapack_driver="gelsy")[0]
+    change = lapack.scipy_lstsq(design, residual, cond=_RANK_TOL, lapack_driver="gelsy")[0]
     moved, at = [], p
     for unit in units:
         n = len(unit.terms) - 1

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.linalg
 
 from skident.budget import check_deadline
+from skident.linalg import lapack
 
 __all__ = ["RobustSolution", "least_absolute_fit", "robust_fit"]
 
@@ -49,7 +50,7 @@ def robust_fit(A, y, errors, prior=None, n_rounds=_ROUNDS):
     for _ in range(n_rounds):
         check_deadline()
         rows = np.vstack([A * weight[:, None] / size, P / size, ridge])
-        Q, R = scipy.linalg.qr(rows, mode="economic", overwrite_a=True, check_finite=False)
+        Q, R = lapack.scipy_qr(rows, mode="economic", overwrite_a=True, check_finite=False)
         target = np.concatenate([y * weight, p, np.zeros(len(size))])
         x = scipy.linalg.solve_triangular(R, Q.T @ target, check_finite=False) / size
         deviation = A @ x - y
@@ -72,7 +73,7 @@ def least_absolute_fit(A, Y, tol, floor=1.0, n_rounds=25):
     for _ in range(n_rounds):
         check_deadline()
         rows = np.vstack([A * weight[:, None] / size, ridge])
-        Q, R = scipy.linalg.qr(rows, mode="economic", overwrite_a=True, check_finite=False)
+        Q, R = lapack.scipy_qr(rows, mode="economic", overwrite_a=True, check_finite=False)
         target = np.vstack([Y * weight[:, None], np.zeros((len(size), Y.shape[1]))])
         x = scipy.linalg.solve_triangular(R, Q.T @ target, check_finite=False) / size[:, None]
         residual = np.linalg.norm(A @ x - Y, axis=1) / tol

@@ -32,7 +32,7 @@ def solved_by_elimination(step, J):
     """
     m1, m2 = step.W2.shape
     R, flat = step.weights * (J - step.jacobians), step.M.reshape(-1, m1)
-    layers = _Layers(step, scipy.linalg.orth(flat))
+    layers = _Layers(step, lapack.orth(flat))
     target = layers.rest((R @ lapack.pinv(step.W1.T)).reshape(len(flat), m1))
     d3 = layers.last(target)
     target = layers.rest(target - step.change(np.zeros((m1, m2)), d3).reshape(len(flat), m1))
@@ -61,7 +61,7 @@ class _Equations(NamedTuple):
         K -= H.T @ H
         K += np.outer(null, null)
         K[np.diag_indices(len(K))] += _RIDGES[K.dtype.type]
-        return H, scipy.linalg.cho_factor(K, lower=True, overwrite_a=True, check_finite=False)
+        return H, lapack.cho_factor(K, lower=True, overwrite_a=True, check_finite=False)
 
 
 class _Layers:
@@ -117,7 +117,7 @@ class _Layers:
             for p in range(o + 1):
                 S[o * m2 + units, p * m2 + units] += V[o] * V[p]
         S[np.diag_indices(len(S))] += _RIDGE_LAST * mean
-        factor = scipy.linalg.cho_factor(S, lower=True, overwrite_a=True, check_finite=False)
+        factor = lapack.cho_factor(S, lower=True, overwrite_a=True, check_finite=False)
         return scipy.linalg.cho_solve(factor, rhs).reshape(mL, m2).T / sizes[:, None]
 
     def _add_unit(self, i, N, t, S, rhs):
@@ -147,5 +147,5 @@ def inverse_factor(gram):
     size = np.sqrt(np.maximum(np.diag(gram), _TINY))
     scaled = gram / np.outer(size, size)
     scaled[np.diag_indices(len(gram))] += _RIDGE
-    factor = scipy.linalg.cholesky(scaled, lower=True)
+    factor = lapack.scipy_cholesky(scaled, lower=True)
     return scipy.linalg.solve_triangular(factor, np.eye(len(gram)), lower=True).T / size[:, None]

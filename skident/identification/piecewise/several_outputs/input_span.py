@@ -6,7 +6,6 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 
 from skident.linalg import lapack, svd
 from skident.network import FeedforwardNetwork
@@ -62,7 +61,7 @@ class InputSpan:
         little: about ``1.1 m_1 / m_L`` points, with one query for each of the other ``D - r`` directions.
         """
         W = self.basis @ network.weights[0]
-        others = scipy.linalg.null_space(self.basis.T)  # (D, D - r)
+        others = lapack.null_space(self.basis.T)  # (D, D - r)
         whole = FeedforwardNetwork([W, *network.weights[1:]], list(network.biases), "relu")
         points, B = _points_where_all_units_act(self.space(space), network, rng)
         for step in _FAR * space.unit * 10.0 ** -np.arange(_TRIES):
@@ -91,7 +90,7 @@ class SpanSearch:
             before = rank
             if not self._measure():
                 return None
-            basis, R = scipy.linalg.qr(np.concatenate(self.rows).T, mode="economic", pivoting=True)[:2]
+            basis, R = lapack.scipy_qr(np.concatenate(self.rows).T, mode="economic", pivoting=True)[:2]
             rank = int(np.sum(np.abs(np.diag(R)) > self.tol * np.abs(R[0, 0])))
             if rank >= _NARROW * D:
                 return None
@@ -115,7 +114,7 @@ class SpanSearch:
 
     def _rank(self, n):
         """Rank of the first n Jacobians."""
-        R = scipy.linalg.qr(np.concatenate(self.rows[:n]).T, mode="r", pivoting=True)[0]
+        R = lapack.scipy_qr(np.concatenate(self.rows[:n]).T, mode="r", pivoting=True)[0]
         return int(np.sum(np.abs(np.diag(R)) > self.tol * np.abs(R[0, 0])))
 
 
@@ -147,7 +146,7 @@ def _points_where_all_units_act(space, network, rng):
     for _ in range(int(np.ceil(_MORE_POINTS * m / p)) + 1):
         chosen.append(int(np.argmax(np.linalg.norm(left, axis=(1, 2)))))
         if len(chosen) * p < m:
-            Q = scipy.linalg.orth(left[chosen[-1]].T)
+            Q = lapack.orth(left[chosen[-1]].T)
             left = left - left @ Q @ Q.T
             continue
         rows = scaled[chosen].reshape(-1, m)

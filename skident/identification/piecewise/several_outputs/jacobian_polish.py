@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
 from scipy.sparse.linalg import LinearOperator, lsqr
 
 from skident.budget import check_deadline, memory_allows
@@ -123,7 +122,7 @@ class Linearized:
         (m1, m2), mL = self.W2.shape, self.W3.shape[1]
         R = self.weights * (J - self.jacobians)
         flat = self.M.reshape(-1, m1)
-        Q = scipy.linalg.orth(flat)
+        Q = lapack.orth(flat)
         rows, columns, L3 = self._preconditioners()
 
         def split(v):

@@ -97,7 +97,7 @@ def _signs_and_ratio(units, M, target, tol):
     norm = np.linalg.norm(target)
     if norm <= tol or len(target) < 2:
         raise _undecided(units, "there is no linear part that determines them, or one number of it")
-    orthogonal = scipy.linalg.null_space(target[None] / norm).T @ M
+    orthogonal = lapack.null_space(target[None] / norm).T @ M
     try:
         others = solve_signs(orthogonal[:, 1:], -orthogonal[:, 0], tol, max_solutions=_MAX_SOLUTIONS)
     except UndecidedSignsError as error:

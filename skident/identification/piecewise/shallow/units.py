@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
 
@@ -231,7 +231,7 @@ def refine_units(probe, units, U):
     signs = np.where(U @ units.weights + units.biases > 0, 0.5, -0.5)
     design = np.concatenate([Z[:, None], signs[:, :, None] * Z[:, None]], axis=1).reshape(n, -1)
     scale = np.linalg.norm(design, axis=0)
-    Q, R = scipy.linalg.qr(design / scale, mode="economic")
+    Q, R = lapack.scipy_qr(design / scale, mode="economic")
     diagonal = np.abs(np.diag(R))
     if diagonal.min() < _RANK_TOL * diagonal.max():
         raise NotIdentified("activation boundaries", "rank", "the points do not separate the units.")

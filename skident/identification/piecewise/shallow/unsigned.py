@@ -15,6 +15,7 @@ from skident.fitting.errors_of_fit import FitSample
 from skident.fitting.least_squares import NetworkLeastSquares
 from skident.fitting.linear_units import with_linear_units
 from skident.fitting.rounding import rounding_std
+from skident.linalg import lapack
 from skident.network import Architecture, FeedforwardNetwork, change_outputs
 from skident.network.calculus import flatten_parameters
 
@@ -137,7 +138,7 @@ class Covariance:
         A /= self._size[:, None] * self._size
         A.flat[:: len(A) + 1] += _RIDGE * len(A)
         check_deadline(len(A) ** 3 / 3.0)
-        self._factor = scipy.linalg.cholesky(A, lower=True, overwrite_a=True, check_finite=False)
+        self._factor = lapack.scipy_cholesky(A, lower=True, overwrite_a=True, check_finite=False)
 
     def of(self, gradients):
         """Covariance (k, k) of functions with gradients, pairs of (k, D, m) and (k, m, p), by the weights."""

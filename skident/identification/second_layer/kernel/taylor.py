@@ -7,7 +7,6 @@ import itertools
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy.linalg
 
 from skident.linalg import lapack, n_symmetric_entries, symmetric_power
 
@@ -69,7 +68,7 @@ def probing_directions(n_free, order):
                 candidates.append(direction)
     candidates = np.concatenate([candidates, rng.standard_normal((2 * n_symmetric_entries(k, order), k))])
     candidates /= np.linalg.norm(candidates, axis=1, keepdims=True)
-    pivots = scipy.linalg.qr(symmetric_power(candidates, order).T, pivoting=True, mode="r")[1]
+    pivots = lapack.scipy_qr(symmetric_power(candidates, order).T, pivoting=True, mode="r")[1]
     chosen = candidates[pivots[: n_symmetric_entries(k, order)]]
     chosen.flags.writeable = False
     return chosen
