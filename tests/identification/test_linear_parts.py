@@ -96,8 +96,8 @@ def test_modules_that_end_in_probabilities(hidden, last):
 
 
 @pytest.mark.parametrize("last", [torch.nn.Sigmoid(), torch.nn.Tanh()])
-def test_probabilities_that_reach_one_limit(last):
-    """Positive outgoing weights: far out the sigmoid reaches 1, and never 0."""
+def test_outputs_that_reach_one_limit(last):
+    """Positive outgoing weights: far out sigmoid and tanh reach 1, and never their other limit."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         module = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1), last).double()
@@ -105,12 +105,8 @@ def test_probabilities_that_reach_one_limit(last):
         module[2].weight.abs_()
         module[2].bias.fill_(-0.3)
     model = lambda rows: module(torch.as_tensor(rows)).detach().numpy()  # noqa: E731
-    if isinstance(last, torch.nn.Tanh):
-        with pytest.raises(ValueError, match="activation boundaries are located behind a linear output"):
-            NetworkIdentifier(model, random_state=0).fit(X)
-    else:
-        identifier = NetworkIdentifier(model, random_state=0).fit(X)
-        assert identifier.report_.exact and identifier.layer_widths_ == (8, 1)
+    identifier = NetworkIdentifier(model, random_state=0).fit(X)
+    assert identifier.report_.exact and identifier.layer_widths_ == (8, 1)
 
 
 def test_widths_given_beside_a_skip_connection():

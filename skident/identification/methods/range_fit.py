@@ -31,7 +31,7 @@ class RangeFit:
         """See `Method`; `NotIdentified` if no network with up to two hidden layers explains the outputs."""
         least = np.inf
         for n_hidden, most in _PASSES if problem.discover else _PASSES[-1:]:
-            network, residual = _smallest(problem, n_hidden, min(most, problem.options.max_neurons))
+            network, residual = _smallest(problem, n_hidden, min(most, problem.max_neurons()))
             if network is not None:
                 return polished_attempt(problem, network, residual, "range", self.name)
             least = min(least, residual)
