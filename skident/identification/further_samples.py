@@ -86,18 +86,19 @@ def compare_further(problem, best, network, input_rounding):
     oracle, found, rng = problem.oracle, FurtherSamples(), np.random.RandomState(2)
     if oracle.response == "predict_proba" and problem.held_out.noise_std is not None:
         return found  # their rounding has no bound per sample
-    n = int(min(_PER_QUERY * oracle.n_queries, oracle.budget.queries_left))
+    n = int(_PER_QUERY * oracle.n_queries)
     rows = _rows_left(problem, rng)[: n // _QUARTER]
     n_near = n // _QUARTER if len(best.network.weights) > 1 else 0
     try:
         for kind, total in (("near", n_near), ("rows", len(rows)), ("normal", n - n_near - len(rows))):
             for first in range(0, total, _BLOCK):
                 check_deadline()
-                U = rng.standard_normal((min(_BLOCK, total - first), oracle.n_inputs))
+                size = int(min(_BLOCK, total - first, oracle.budget.queries_left))
+                U = rng.standard_normal((size, oracle.n_inputs))
                 if kind == "near":
                     U = near_boundaries(best.network, U, rng)
                 elif kind == "rows":
-                    U = rows[first : first + _BLOCK]
+                    U = rows[first : first + size]
                 U = oracle.representable(oracle.clip_to_range(U))
                 _compare(problem, network, input_rounding, U, found)
                 found.count(kind, oracle.to_inputs(U))

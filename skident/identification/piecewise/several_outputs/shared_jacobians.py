@@ -170,8 +170,6 @@ def normals_on_line(space, line, rng):
     u_i. About ``k + 12`` queries per Jacobian in k coordinates, and one Jacobian per ``m_L`` critical points or fewer.
     """
     unknown = np.isnan(line.normals[:, 0])
-    if not unknown.any():  # a line may meet no boundary
-        return
     edges = np.concatenate([[line.low], line.positions, [line.high]])
     U, length, before = line.units, np.linalg.norm(line.direction), None
     index = np.array(_intervals(unknown, U, np.diff(edges)))
@@ -208,6 +206,8 @@ def _intervals(unknown, U, widths):
 
     Few known critical points lie beside the unknown ones: errors of their normals are taken for those of the others.
     """
+    if len(unknown) == 0:  # the line meets no boundary
+        return [0]
     n, first = len(unknown), int(np.argmax(unknown))
     least = max(0, first - _KNOWN_BESIDE)
     start = least + int(np.argmax(widths[least : first + 1]))
