@@ -94,6 +94,8 @@ def compare_further(problem, best, network, input_rounding):
             for first in range(0, total, _BLOCK):
                 check_deadline()
                 size = int(min(_BLOCK, total - first, oracle.budget.queries_left))
+                if size < 1:
+                    return found
                 U = rng.standard_normal((size, oracle.n_inputs))
                 if kind == "near":
                     U = near_boundaries(best.network, U, rng)
