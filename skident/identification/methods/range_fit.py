@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from skident.fitting.random_starts import fit_smallest_network
@@ -12,6 +14,7 @@ from .discovery import minimal_attempt
 __all__ = ["METHOD"]
 
 _SPREADS = (1.0, 2.0)  # standard deviations of the samples: farther out, more units saturate and fits fail
+_FIRST_STARTS = 24  # of narrow fits: a tenth of a second each, a hundredth of those of twice the width (budget)
 # Hidden layers, and hidden units at most: fits of two layers may end in local minima, and have other starts then; wide
 # ones of one layer take minutes, and come last. More layers have too many local minima.
 _PASSES = ((1, 16), (2, np.inf), (2, np.inf), (1, np.inf))
@@ -30,7 +33,7 @@ class RangeFit:
         """See `Method`; `NotIdentified` if no network with up to two hidden layers explains the outputs."""
         best, least = None, np.inf
         for n_hidden, most in _PASSES if problem.discover else _PASSES[-1:]:
-            network, residual = _smallest(problem, n_hidden, min(most, problem.options.max_neurons))
+            network, residual = _smallest(problem, n_hidden, min(most, problem.max_neurons()))
             if network is not None:
                 found = minimal_attempt(problem, network, residual, self.name)
                 best = found if best is None or found.error < best.error else best
@@ -67,13 +70,14 @@ def _smallest(problem, n_hidden, max_neurons):
         return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
 
     with problem.log.stage(f"fit of {n_hidden} hidden layer(s)", oracle, unit="starts") as entry:
+        limits = problem.search(architecture.n_parameters(oracle.n_inputs), problem.fit_tol, entry["progress"])
         network, residual = fit_smallest_network(
             draw,
             oracle.n_inputs,
             architecture,
             rng,
             max_neurons=max_neurons,
-            limits=problem.search(architecture.n_parameters(oracle.n_inputs), problem.fit_tol, entry["progress"]),
+            limits=replace(limits, n_first=_FIRST_STARTS),
         )
         entry["residual"] = residual
     return network, residual
