@@ -27,7 +27,6 @@ _OUTPUTS_PER_PARAMETER = 5.0  # of the wide network: 4 leave wide fits more loca
 _OUTPUTS_AT_TRUE_WIDTH = 4.0  # with one hidden layer and several outputs, which have few local minima
 _OUTPUTS_ONE_LAYER = 2.5  # without hidden layers: no local minima to speak of
 _FIRST_SIZE = 8  # units of layers of unknown width at first; doubled until a fit succeeds
-_FIRST_STARTS = 8  # of that size without a stem: a tenth of a second each, a hundredth of those of the next (budget)
 _MAX_SIZE_KNOWN = 32  # the last size where all widths are given: the largest factor is reached
 _SLOW_SIZE = 64  # units per layer from which one start takes minutes
 _SLOW_WARNING = (
@@ -47,6 +46,7 @@ class StartLimits:
     n_jobs: int | None = None  # starts fitted at the same time, see `in_order`; the result does not depend on it
     tol: float = 1e-9  # relative root mean square residual that ends the search
     progress: Callable | None = None  # ``progress(n)`` with the number of starts done
+    n_first: int = 1  # starts of the first size of layers of unknown width
 
     @property
     def spent(self):
@@ -174,8 +174,7 @@ def fit_smallest_network(
             warnings.warn(_SLOW_WARNING, ConvergenceWarning, stacklevel=2)
         samples = draw_samples(50 + int(_OUTPUTS_PER_PARAMETER * wide.n_parameters(n_inputs)) // wide.n_outputs)
         start = functools.partial(_smallest_from_one_start, *samples, widths, wide, stem, limits.tol, limits.deadline)
-        few = _FIRST_STARTS if stem is None else 1
-        n_starts = (few if size == _FIRST_SIZE else 2) if unknown else 6
+        n_starts = (limits.n_first if size == _FIRST_SIZE else 2) if unknown else 6
         seeds = rng.randint(2**31 - 1, size=min(limits.n_starts, n_starts))
         for network, residual in limits.results(start, seeds, done):
             if network is not None and n_hidden(network.layer_widths) > max_neurons:

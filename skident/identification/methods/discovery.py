@@ -23,7 +23,7 @@ from .hidden_coordinates import second_layer_in_hidden_coordinates, square_view,
 from .saturating import FEW_UNITS, View, exact_view, fit_view
 from .second_layer import second_layer_on_patches
 
-__all__ = ["METHOD", "VARIANTS"]
+__all__ = ["METHOD", "VARIANTS", "minimal_attempt"]
 
 _POLISHABLE = 1e-4  # relative residual that errors of the first layer may leave and the polish removes
 _POLISHABLE_NOISY = 1e-2  # the same with noise
@@ -97,7 +97,7 @@ def _best_network(problem, first, first_layer):
     best, max_neurons = None, problem.options.max_neurons
     try:
         for candidate in _candidates(problem, first, first_layer) if len(first.biases) <= max_neurons else ():
-            attempt = _minimal(problem, candidate)
+            attempt = minimal_attempt(problem, candidate.network, candidate.residual, candidate.method)
             small = sum(attempt.network.layer_widths[:-1]) <= max_neurons
             if small and (best is None or attempt.error < best.error):
                 best = attempt
@@ -225,18 +225,18 @@ def _more_hidden_layers(problem, view, n_behind, m_1, m_L):
         yield _Candidate(network, residual, f"saturation, {view.where}")
 
 
-def _minimal(problem, candidate):
+def minimal_attempt(problem, network, residual, method):
     """Polish, remove redundant units, and polish again, as far as time allows."""
-    found = polished_attempt(problem, candidate.network, candidate.residual, "polish", candidate.method)
+    found = polished_attempt(problem, network, residual, "polish", method)
     if isinstance(get_activation(found.network.activations[0]), PartlyLinear):  # linear units pass values on
         return found
     try:
-        return _without_redundant_units(problem, candidate, found)
+        return _without_redundant_units(problem, found)
     except OutOfBudgetError:  # they stay
         return found
 
 
-def _without_redundant_units(problem, candidate, found):
+def _without_redundant_units(problem, found):
     """The attempt with fewer units and polished again, if that explains the outputs as well; else as it is."""
     U = design_where_units_vary(found.network)
     redundant = redundant_units(found.network, U, deadline=problem.oracle.budget.deadline)
@@ -246,5 +246,5 @@ def _without_redundant_units(problem, candidate, found):
     widths = tuple(m - r for m, r in zip(found.network.layer_widths, (*redundant, 0), strict=True))
     deadline = problem.oracle.budget.deadline
     network, residual = prune_to(found.network, U, found.network(U), widths, tol=problem.fit_tol, deadline=deadline)
-    smaller = polished_attempt(problem, network, residual, "polish", candidate.method)
+    smaller = polished_attempt(problem, network, residual, "polish", found.method)
     return smaller if smaller.error <= max(tol, _WORSE * found.error) else found

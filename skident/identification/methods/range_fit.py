@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from skident.fitting.random_starts import fit_smallest_network
 from skident.oracle import NotIdentified
 
-from ..attempt import polished_attempt
+from .discovery import minimal_attempt
 
 __all__ = ["METHOD"]
 
-_POLISHABLE = 1e-7  # relative residual of a fit from which the polish converges to the network
 _SPREADS = (1.0, 2.0)  # standard deviations of the samples: farther out, more units saturate and fits fail
-# Hidden layers, and hidden units at most: wide fits of one layer take minutes, and come last. More layers have too many
-# local minima.
-_PASSES = ((1, 16), (2, np.inf), (1, np.inf))
+_FIRST_STARTS = 24  # of narrow fits: a tenth of a second each, a hundredth of those of twice the width (budget)
+# Hidden layers, and hidden units at most: fits of two layers may end in local minima, and have other starts then; wide
+# ones of one layer take minutes, and come last. More layers have too many local minima.
+_PASSES = ((1, 16), (2, np.inf), (2, np.inf), (1, np.inf))
 
 
 class RangeFit:
@@ -29,14 +31,17 @@ class RangeFit:
 
     def run(self, problem, step, state):
         """See `Method`; `NotIdentified` if no network with up to two hidden layers explains the outputs."""
-        least = np.inf
+        best, least = None, np.inf
         for n_hidden, most in _PASSES if problem.discover else _PASSES[-1:]:
             network, residual = _smallest(problem, n_hidden, min(most, problem.max_neurons()))
             if network is not None:
-                return polished_attempt(problem, network, residual, "range", self.name)
+                found = minimal_attempt(problem, network, residual, self.name)
+                best = found if best is None or found.error < best.error else best
             least = min(least, residual)
-            if problem.out_of_search_time:
+            if problem.out_of_search_time or (best is not None and best.error < problem.accepted_error):
                 break
+        if best is not None:
+            return best
         raise NotIdentified(
             "range",
             "units",
@@ -65,15 +70,14 @@ def _smallest(problem, n_hidden, max_neurons):
         return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
 
     with problem.log.stage(f"fit of {n_hidden} hidden layer(s)", oracle, unit="starts") as entry:
+        limits = problem.search(architecture.n_parameters(oracle.n_inputs), problem.fit_tol, entry["progress"])
         network, residual = fit_smallest_network(
             draw,
             oracle.n_inputs,
             architecture,
             rng,
             max_neurons=max_neurons,
-            limits=problem.search(
-                architecture.n_parameters(oracle.n_inputs), max(_POLISHABLE, problem.fit_tol), entry["progress"]
-            ),
+            limits=replace(limits, n_first=_FIRST_STARTS),
         )
         entry["residual"] = residual
     return network, residual
