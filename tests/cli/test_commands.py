@@ -91,11 +91,8 @@ def test_identify_as_json_in_single_precision(folder, capsys):
 def test_what_is_not_identified_is_not_written(folder, capsys):
     before = files(folder)
     arguments = "identify model.onnx --data X.csv --activation sin --widths 5,2 --output found.onnx --max-seconds 20"
-    code = main([*arguments.split(), "--report", "report.html"])
-    printed = capsys.readouterr()
-    assert code == 1 and "found.onnx was not written, since the network was not identified" in printed.err
-    assert "not exact: relative maximum error" in printed.out
-    assert files(folder).keys() - before.keys() == {"report.html"}
+    assert main([*arguments.split(), "--report", "report.html"]) == 2
+    assert "tanh" in capsys.readouterr().err and files(folder) == before
 
 
 def test_an_input_range_is_kept(folder, capsys):

@@ -152,4 +152,4 @@ def test_a_wide_first_layer_is_warned_of_before_the_budget_is_spent(seed):
             refusal = str(error)
     said = [n for message, n in when if "wider than the 4 inputs" in message]
     refused = re.search(r"leaves [\d,]+ queries, and the layers behind a first one of \d+ units need [\d,]+", refusal)
-    assert (said and said[0] < 36_000) or (refused and n_queries < 36_000)
+    assert (said and said[0] < 37_000) or (refused and n_queries < 37_000)
