@@ -411,7 +411,7 @@ LIES = [
     Lie("opposite outputs", after(lambda Y: np.c_[Y, -Y[:, 0]]), "exact"),
     Lie("outputs of 1e12 and 1e-12", after(lambda Y: Y * [1e12, 1e-12]), "exact"),
     Lie("outputs of 1e-300", after(lambda Y: Y * 1e-300), "exact"),
-    Lie("outputs of 1e300", after(lambda Y: Y * 1e300), "exact"),
+    Lie("outputs of 1e300", after(lambda Y: Y * 1e300), "refuse", "squares overflow"),
     Lie("an offset of 1e6", after(lambda Y: Y + 1e6), "noisy|exact"),
     Lie("an offset of 1e12", after(lambda Y: Y + 1e12), "noisy"),
     Lie("an offset of 1e15", after(lambda Y: Y + 1e15), "noisy|refuse"),
