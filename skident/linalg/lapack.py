@@ -20,6 +20,7 @@ __all__ = [
     "cho_factor",
     "cholesky",
     "cond",
+    "eig",
     "eigh",
     "eigvals",
     "eigvalsh",
@@ -57,6 +58,7 @@ def _within_deadline(function, flops):
 cho_factor = _within_deadline(scipy.linalg.cho_factor, _CHOLESKY_FLOPS)
 cholesky = _within_deadline(np.linalg.cholesky, _CHOLESKY_FLOPS)
 cond = _within_deadline(np.linalg.cond, SVD_FLOPS)
+eig = _within_deadline(np.linalg.eig, _EIGEN_FLOPS)
 eigh = _within_deadline(np.linalg.eigh, SVD_FLOPS)
 eigvals = _within_deadline(np.linalg.eigvals, _EIGEN_FLOPS)
 eigvalsh = _within_deadline(np.linalg.eigvalsh, _QR_FLOPS)

@@ -14,6 +14,7 @@ import numpy as np
 
 from skident.budget import check_deadline
 
+from . import lapack
 from .singular_values import svd
 
 __all__ = ["JennrichFactors", "JointPencil", "jennrich", "joint_pencil", "matrix_pencil"]
@@ -97,7 +98,7 @@ def _leading(flat, rank, what):
 
 def _eigenvectors(C):
     """Real unit eigenvectors of a batch of matrices, as columns; of a complex pair the real and the imaginary part."""
-    values, vectors = np.linalg.eig(C)
+    values, vectors = lapack.eig(C)
     vectors = np.where((values.imag < 0)[..., None, :], vectors.imag, vectors.real)
     # An eigenvector that is real to rounding has no imaginary part to offer.
     return vectors / np.maximum(np.linalg.norm(vectors, axis=-2, keepdims=True), np.finfo(np.float64).tiny)
@@ -157,7 +158,7 @@ def matrix_pencil(A, B, rank):
         raise ValueError(f"A and B must have one shape, got {A.shape} and {B.shape}.")
     _check_counts(rank, 1, min(B.shape))
     left, right = _leading(B, rank, "B is a matrix"), _leading(B.T, rank, "B is a matrix")
-    return left @ _eigenvectors(left.T @ A @ right @ np.linalg.pinv(left.T @ B @ right))
+    return left @ _eigenvectors(left.T @ A @ right @ lapack.pinv(left.T @ B @ right))
 
 
 def _explained(S, X):
@@ -166,7 +167,7 @@ def _explained(S, X):
     Coefficients (draws, J, r) and squared residuals (draws,).
     """
     gram = (X.swapaxes(1, 2) @ X) ** 2
-    inverse = np.linalg.pinv(gram, rcond=1e-12, hermitian=True)
+    inverse = lapack.pinv(gram, rcond=1e-12, hermitian=True)
     coefficients, squares = np.empty((len(X), len(S), X.shape[2])), np.empty(len(X))
     step = max(1, _MAX_ENTRIES // S.size)
     for start in range(0, len(X), step):
@@ -184,7 +185,7 @@ def _diagonalize(S, X):
     With diagonals d_j and ``X <- X (I + Z)``, off-diagonal entries (k, l) are ``d_jl Z_kl + d_jk Z_lk`` to first order:
     two unknowns per pair, solved by least squares over j.
     """
-    inverse = np.linalg.pinv(X)[:, None]
+    inverse = lapack.pinv(X)[:, None]
     D = inverse @ S @ inverse.swapaxes(2, 3)
     d = np.einsum("njkk->njk", D)
     gram = d.swapaxes(1, 2) @ d
@@ -290,7 +291,7 @@ def joint_pencil(matrices, rank, *, base=None, n_draws=20, max_iter=10, rng=None
     S = Q.T @ family @ Q
     A = np.tensordot(_mixtures(n_draws, len(M), rng), S[: len(M)], 1)
     B = S[-1] if base is not None else np.tensordot(_mixtures(n_draws, len(M), rng), S, 1)
-    X = _eigenvectors(A @ np.linalg.pinv(B))
+    X = _eigenvectors(A @ lapack.pinv(B))
     X, coefficients = _refine(S, X, *_explained(S, X), max_iter)
     _warn_if_parallel(coefficients, "the coefficients of factors")
     vectors = Q @ X
@@ -306,7 +307,7 @@ def _rank_one(slices):
 
 def _pencil_draws(core, X):
     """Other factors that go with the first ones X (draws, r, r) of a core (r, r, n_3), and squared residuals."""
-    slices = np.linalg.pinv(X) @ core.reshape(len(core), -1)
+    slices = lapack.pinv(X) @ core.reshape(len(core), -1)
     V, W = _rank_one(slices.reshape(*X.shape[:2], *core.shape[1:]))
     fits = np.einsum("dri,dia,dib->drab", X, V, W, optimize=True)
     return V, W, np.sum((core - fits) ** 2, axis=(1, 2, 3))
@@ -379,7 +380,7 @@ def jennrich(T, rank, *, symmetric=False, n_draws=5, rng=None):
     core = np.einsum("ia,ijk,jb->abk", left, T, right, optimize=True)
     rng = np.random.RandomState(0) if rng is None else rng
     A, B = (np.moveaxis(core @ _mixtures(n_draws, n3, rng).T, 2, 0) for _ in range(2))
-    X = _eigenvectors(A @ np.linalg.pinv(B))
+    X = _eigenvectors(A @ lapack.pinv(B))
     V, W, squares = _pencil_draws(core, X)
     best = int(np.argmin(squares))
     _warn_if_parallel(W[best].T, "third factors")

@@ -6,11 +6,11 @@ import itertools
 
 import flint
 import numpy as np
-import scipy.linalg
 import scipy.spatial
 
 from skident.budget import OutOfBudgetError, check_deadline, chunks, require_memory
 
+from . import lapack
 from .singular_values import svd
 
 __all__ = ["UndecidedSignsError", "flippable_units", "nearest_signs", "solve_signs"]
@@ -62,7 +62,7 @@ def solve_signs(M, r, tol, max_solutions=2):
     >>> print(solve_signs(np.array([[1.0, 2.0, 4.0, 0.5]]), np.array([1.5]), 1e-9))
     [[-1. -1.  1.  1.]]
     """
-    _, R, order = scipy.linalg.qr(M, mode="economic", pivoting=True)
+    _, R, order = lapack.scipy_qr(M, mode="economic", pivoting=True)
     diagonal = np.abs(np.diag(R))
     rank = int(np.sum(diagonal > max(_RANK_TOL * diagonal[0], _PIVOT_ERRORS * tol)))
     q = M.shape[1] - rank
@@ -103,13 +103,13 @@ def flippable_units(W, V, tol):
     if not K or not sizes.max() > 0.0:
         return np.ones(K, dtype=bool)
     V = V / sizes.max()
-    least = np.linalg.eigvalsh((W.T @ W) * (V @ V.T))[0]
+    least = lapack.eigvalsh((W.T @ W) * (V @ V.T))[0]
     if least > max(_LEAST_EIGENVALUE * K, (2.0 * tol) ** 2):
         return np.zeros(K, dtype=bool)
     if len(W) > K:
-        W = np.linalg.qr(W, mode="r")
+        W = lapack.qr(W, mode="r")
     if V.shape[1] > K:
-        V = np.linalg.qr(V.T, mode="r").T
+        V = lapack.qr(V.T, mode="r").T
     if K > _MAX_COMPARED or len(W) * V.size > _MAX_ENTRIES:
         raise UndecidedSignsError(f"{K} units in {len(W) * V.shape[1]} equations are too many to compare their signs.")
     M = (V.T[:, None] * W).reshape(-1, K)
@@ -144,7 +144,7 @@ def _chance(M, tol):
 
 def _enumerate(M, r, tol, order, rank, candidates, max_solutions):
     """Solutions from candidates for the free signs, of which the others are a linear function."""
-    pseudo = np.linalg.pinv(M[:, order[:rank]])
+    pseudo = lapack.pinv(M[:, order[:rank]])
     mix, target = pseudo @ M[:, order[rank:]], pseudo @ r
     # How far an error of tol in every equation can move the bound signs.
     slack = np.minimum(2.0 * tol * np.abs(pseudo).sum(axis=1) + 1e-14, 0.5)

@@ -8,6 +8,7 @@ import numpy as np
 
 from skident.budget import check_deadline
 
+from . import lapack
 from .packing import insertion, packing_weights
 from .symmetric_tensors import symmetric_power
 
@@ -145,7 +146,7 @@ def _climb(X, basis, order, n_steps):
     """Shifted power steps."""
     place, weights = _raising(X.shape[1], order)
     for _ in range(n_steps):
-        check_deadline()
+        check_deadline(4.0 * len(X) * basis.size)
         lower = symmetric_power(X, order - 1)
         projected = (symmetric_power(X, order) @ basis) @ basis.T
         step = np.stack([np.sum(projected[:, p] * (lower * w), axis=1) for p, w in zip(place.T, weights.T)], axis=1)
@@ -155,15 +156,16 @@ def _climb(X, basis, order, n_steps):
 
 def _gauss_newton(X, basis, order):
     """Minimize the distance of the powers from the subspace on the sphere."""
-    identity = np.eye(X.shape[1])
+    identity, (n, d), (n_entries, rank) = np.eye(X.shape[1]), X.shape, basis.shape
     for step in range(_NEWTON_STEPS):
+        check_deadline(2.0 * n * n_entries * d * (2 * rank + d))
         F, J = symmetric_power(X, order), power_jacobian(X, order)
         r = F - (F @ basis) @ basis.T
         J = J - basis @ (basis.T @ J)
         A = np.swapaxes(J, 1, 2) @ J + X[:, :, None] * X[:, None, :]
         share = _STRONG_DAMPING if step < _DAMPED_STEPS else _DAMPING
         damping = share * np.trace(A, axis1=1, axis2=2)[:, None, None] * identity
-        X = _unit(X - np.linalg.solve(A + damping, np.einsum("ndk,nd->nk", J, r)[:, :, None])[:, :, 0])
+        X = _unit(X - lapack.solve(A + damping, np.einsum("ndk,nd->nk", J, r)[:, :, None])[:, :, 0])
     return X
 
 
@@ -187,5 +189,5 @@ def _distinct(pool, basis, order, farthest):
 
 def _deflated(basis, found, order):
     """Basis of the subspace less the projections of the powers recovered."""
-    full, _ = np.linalg.qr((symmetric_power(found, order) @ basis).T, mode="complete")
+    full, _ = lapack.qr((symmetric_power(found, order) @ basis).T, mode="complete")
     return basis @ full[:, len(found) :]
