@@ -23,7 +23,6 @@ from skident.identification.piecewise.several_outputs.unseen_weights import Unse
 from skident.identification.piecewise.several_outputs.wide_layers import WideLayers
 from skident.optim import bisect
 from skident.oracle import NotIdentified
-from tests.rates import fewest_successes
 
 ERROR = 1e-14  # of outputs of order one
 
@@ -128,7 +127,7 @@ def test_rate_of_networks(shape):
 
 
 def test_units_of_the_second_layer_that_are_inactive_near_the_center():
-    """Outputs of the first layer with few large entries activate them: 680 of 720 units, on 60 networks."""
+    """Outputs of the first layer with few large entries activate them: 58 of 60 units, 54 without these."""
     n_found = 0
     for seed in range(5):
         network = planted((40, 36, 12, 5), seed)
@@ -142,7 +141,7 @@ def test_units_of_the_second_layer_that_are_inactive_near_the_center():
         X = np.random.RandomState(99).standard_normal((500, 40))
         assert np.abs(found(X) - network(X)).max() < 1e-9
         n_found += found.layer_widths[1]
-    assert n_found >= fewest_successes(60, 680, 720)
+    assert n_found >= 57
 
 
 def probabilities_of(network):
