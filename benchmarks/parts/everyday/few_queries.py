@@ -99,8 +99,19 @@ def run(trials, quick):
 
 
 def tables(result):
-    """Markdown."""
-    found = result["few_queries"]
-    rows = [[row["model"], f"{row['queries']:,}", row["free"], row["limited"]] for row in found["rows"]]
-    head = f"`max_queries` of 1.1 times the queries of the unlimited call: {found['same']} of {len(rows)} end alike"
-    return f"{head} (bar {found['bar']})\n\n" + format_table(["model", "queries", "unlimited", "limited"], rows)
+    """Results by kind of model."""
+    found, groups = result["few_queries"], {}
+    for row in found["rows"]:
+        groups.setdefault(row["model"], []).append(row)
+    rows = [
+        [
+            model,
+            f"{min(queries):,} to {max(queries):,}",
+            ", ".join(sorted({r["free"] for r in some})),
+            f"{same} of {len(some)}",
+        ]
+        for model, some in groups.items()
+        for queries, same in [([r["queries"] for r in some], sum(r["free"] == r["limited"] for r in some))]
+    ]
+    head = f"{found['same']} of {len(found['rows'])} have the same outcome (bar {found['bar']})"
+    return f"{head}\n\n" + format_table(["model", "queries without a limit", "outcome", "same with the limit"], rows)

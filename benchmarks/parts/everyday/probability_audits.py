@@ -96,5 +96,11 @@ def run(trials, quick):
 
 def tables(result):
     """Results by case."""
-    rows = [[r["case"], r["classes"], r["result"], "wrong" if r["wrong"] else ""] for r in result["rows"]]
-    return format_table(["black box", "classes", "result", ""], sorted(rows))
+    groups = {}
+    for row in result["rows"]:
+        groups.setdefault((row["case"], row["classes"]), []).append(row)
+    rows = [
+        [case, classes, len(some), ", ".join(sorted({r["result"] for r in some})), sum(r["wrong"] for r in some)]
+        for (case, classes), some in sorted(groups.items())
+    ]
+    return format_table(["black box", "classes", "audits", "result", "wrong"], rows)

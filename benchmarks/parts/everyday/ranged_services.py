@@ -83,8 +83,17 @@ def run(trials, quick):
 
 
 def tables(result):
-    """Markdown."""
-    found = result["ranged_services"]
-    rows = [[row["network"], row["limits"], row["beyond"], row["outcome"]] for row in found["rows"]]
-    head = f"only `input_range` given: {found['exact']} of {len(rows)} exact (bar {found['bar']})"
-    return head + "\n\n" + format_table(["network", "limits", "outside", "outcome"], rows)
+    """Exact networks by shape, and the others with their limits."""
+    found, groups = result["ranged_services"], {}
+    for row in found["rows"]:
+        groups.setdefault(row["network"], []).append(row)
+    rows = [
+        [
+            network,
+            f"{sum(r['outcome'] == 'exact' for r in some)} of {len(some)}",
+            "; ".join(f"{r['outcome']} ({r['limits']})" for r in some if r["outcome"] != "exact"),
+        ]
+        for network, some in groups.items()
+    ]
+    head = f"{found['exact']} of {len(found['rows'])} exact (bar {found['bar']})"
+    return head + "\n\n" + format_table(["network", "exact", "others (limits)"], rows)
