@@ -79,19 +79,17 @@ def run(trials, quick):
 
 
 def tables(result):
-    """One row per kind and shape."""
-    rows, allowed = result["rounded_outputs"]["rows"], result["rounded_outputs"]["allowed"]
-    groups = {}
-    for row in rows:
-        groups.setdefault((row["kind"], row["widths"]), []).append(row)
+    """One row per kind and shape; a network that was refused has no ratio."""
+    found, groups = result["rounded_outputs"], {}
+    for row in found["rows"]:
+        ratio = np.inf if row["ratio"] is None else row["ratio"]
+        groups.setdefault((row["kind"], row["widths"]), []).append({**row, "ratio": ratio})
     head = ["kind", "network", "recovered", "linear", "median error / rounding", "largest processor seconds"]
-    body = []
+    body, right = [], 0
     for group, some in groups.items():
-        counts = (
-            f"{sum(r['ratio'] <= allowed for r in some)} of {len(some)}",
-            sum(r["outcome"] == "0 hidden" for r in some),
-        )
-        ratio, seconds = float(np.median([r["ratio"] for r in some])), max(r["seconds"] for r in some)
-        body.append([*group, *counts, f"{ratio:.2g}", f"{seconds:.1f}"])
-    right = sum(row["ratio"] <= allowed for row in rows)
-    return f"{right} of {len(rows)} recovered to {allowed:g} times the rounding\n\n" + format_table(head, body)
+        ratios, n_right = [r["ratio"] for r in some], sum(r["ratio"] <= found["allowed"] for r in some)
+        right += n_right
+        linear, seconds = sum(r["outcome"] == "0 hidden" for r in some), max(r["seconds"] for r in some)
+        body.append([*group, f"{n_right} of {len(some)}", linear, f"{np.median(ratios):.2g}", f"{seconds:.1f}"])
+    said = f"{right} of {len(found['rows'])} recovered to {found['allowed']:g} times the rounding"
+    return f"{said}\n\n" + format_table(head, body)
