@@ -225,15 +225,9 @@ def _report(queries, found):
         batch_dependent=queries.batch_dependent,
         casts_inputs=queries.casts_inputs,
         lacks_softmax=queries.lacks_softmax,
-        data_rows=_rows_of_data(queries),
+        data_rows=queries.data_rows,
         bits=_bits(effects.layers, visible) if same else None,
     )
-
-
-def _rows_of_data(queries):
-    """How many rows of X were queried, of how many, and at how many of these the outputs differ."""
-    differing = np.count_nonzero(queries.excesses[-queries.n_rows :].max(axis=1) > 1.0)
-    return min(queries.n_rows, queries.n_given), queries.n_given, min(differing, queries.n_given)
 
 
 def _bits(layers, visible):
