@@ -45,7 +45,7 @@ def degree_two_r2(x, y, folds):
 
 @torch.no_grad()
 def start_from_degree_two(module, samples):
-    """Set layer 2 of a sum-form module to the main eigenpairs of the quadratic form of that regression.
+    """Set layer 2 of a sum-form module to the main eigenpairs of a quadratic form, by ridge regression.
 
     ``W^T diag(s) W`` is the part of degree two of rank k, in the inputs x alone or in all inputs of layer 2, whichever
     has the lower leave-one-out error. The first `_MAX_SAMPLES` samples are used: they come in random order.
