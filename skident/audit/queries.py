@@ -73,27 +73,24 @@ class Queries:
 
     def __init__(self, oracle, reference, X, tol, max_queries):
         self._oracle, self._reference, self._tol, self._rows, self.box = oracle, reference, tol, X, InputBox.of(X)
-        self.network, self._n_each = reference.network, self._queries_per_unit(reference.network)
+        self.network, n_units = reference.network, sum(reference.network.layer_widths[:-1])
+        self._n_each = int(np.clip(_EACH_IN_ALL // max(n_units, 1), *_EACH))
         all_rows = max(PROBE_ROWS, min(len(X), _MOST_ROWS))
         own = max(_FEWEST, -(-2 * self.network.n_parameters // self.network.n_outputs))
         self._most = own + all_rows if max_queries is None else max_queries
         left = self._most - _PROBE + _REPEATED
-        wanted = self._n_each * sum(self.network.layer_widths[:-1]) + _OTHERS
+        wanted = self._n_each * n_units + _OTHERS
         few = left - min(wanted, left // 2)
         self.n_rows = all_rows if max_queries is None else int(np.clip(few, PROBE_ROWS, all_rows))
         self._n_chosen = int(np.clip(left - self.n_rows, 0, wanted))
 
-    @staticmethod
-    def _queries_per_unit(network):
-        return int(np.clip(_EACH_IN_ALL // max(sum(network.layer_widths[:-1]), 1), *_EACH))
-
     def first(self, rng):
-        """Query rows of X, then inputs where units show; how the black box computes; which units rest everywhere."""
+        """Query rows of X, then inputs at which units vary; determine the number format and the tolerances."""
         rows = self._rows if self.n_rows >= len(self._rows) else self._rows[rng.permutation(len(self._rows))]
         rows = spread_rows(rows[np.arange(self.n_rows) % len(rows)])
         repeats, gap = self._query_rows(rows)
-        compared = self._reference.compared(self.X, self.Y, Precision(*self._numbers(self.Y, self.X)))
-        self.network, self.link, self.lacks_softmax = compared
+        numbers = self._numbers(self.Y, self.X)
+        self.network, self.link, self.lacks_softmax = self._reference.compared(self.X, self.Y, numbers)
         chosen = self._chosen(rng)
         if len(chosen):
             self.X, self.Y = np.vstack([chosen, self.X]), np.vstack([self._oracle(chosen), self.Y])
@@ -101,7 +98,7 @@ class Queries:
         self._settle()
 
     def _chosen(self, rng):
-        """Inputs at which every unit shows, and is distinguished from the others."""
+        """Inputs at which every unit varies and differs from the others; sets `unseen`."""
         n, work = self._n_chosen, self.network.n_parameters * (1 + self.network.n_outputs)
         many = int(np.clip(_MOST_WORK // work, n, max(_CANDIDATES * n, 512)))
         drawn = candidate_inputs(self._rows, self.box, many, rng)
@@ -113,7 +110,7 @@ class Queries:
         return drawn[chosen_inputs(effects, n, self._n_each, rng)]
 
     def _query_rows(self, rows):
-        """Query rows of X, in one batch or row by row; whether outputs repeat, and by how much they do not."""
+        """Query rows of X, in one batch or row by row; returns whether outputs repeat, and their differences."""
         oracle, again = self._oracle, rows[:PROBE_ROWS]
         probe = probe_batches(oracle, again)
         kind = self._numbers(probe.Y, again)[0]
@@ -173,7 +170,7 @@ class Queries:
         return ParameterEffects(self.network, X, tolerance, link), Y, tolerance
 
     def _shown(self):
-        """Numbers of the chosen inputs, and of as many rows of X, those that differ most first."""
+        """Indices of the chosen inputs, and of as many rows of X, those that differ most first."""
         n = len(self.X) - self.n_rows
         worst = np.argsort(-self.excesses[n:].max(axis=1), kind="stable")
         return np.concatenate([np.arange(n), n + worst[: max(n, FEWEST_ROWS)]])
@@ -194,9 +191,10 @@ class Queries:
             )
 
     @property
-    def n_given(self):
-        """Number of rows of X."""
-        return len(self._rows)
+    def data_rows(self):
+        """Rows of X that were queried, rows of X in all, and queried ones at which an output differs."""
+        n, differing = len(self._rows), np.count_nonzero(self.excesses[-self.n_rows :].max(axis=1) > 1.0)
+        return min(self.n_rows, n), n, min(differing, n)
 
     @property
     def n_queries(self):
@@ -204,7 +202,7 @@ class Queries:
         return self._oracle.n_queries
 
     def _numbers(self, Y, X):
-        """The numbers in which some outputs come."""
+        """Number format of some outputs."""
         return numbers_of(Y, self._reference.network(X))
 
     @staticmethod
@@ -234,10 +232,8 @@ class Queries:
 
     def agree_in_part(self):
         """Whether many outputs are those of the reference's weights, which are float32 numbers, to double precision."""
-        rows = self._shown()
-        effects = self._effects(self.X[rows], self.tolerance[rows])
-        would_show = effects.of_rounded_parameters() > _WOULD_SHOW
-        agreeing = np.count_nonzero(self.excesses[rows][would_show] <= 1.0)
+        would_show = self.effects().of_rounded_parameters() > _WOULD_SHOW
+        agreeing = np.count_nonzero(self.excesses[self._shown()][would_show] <= 1.0)
         return agreeing >= max(_FEWEST_AGREEING, _AGREE * np.count_nonzero(would_show))
 
     def allow_float32(self):
@@ -246,26 +242,25 @@ class Queries:
         self._settle()
 
     def check_cast(self):
-        """Whether the black box rounds its inputs to float32; if so, float32 counts as its precision from then on.
+        """Set `casts_inputs`; if the black box rounds its inputs to float32, that is its precision from then on.
 
-        A box does if its outputs at rounded inputs are the same where the network's own outputs are not, and two
-        float32 numbers beyond they are others.
+        It does if its outputs at rounded inputs are the same, although the network's are not, and its outputs change
+        two float32 numbers further.
         """
         if self.kind != "float64" or self._left() < 2 * _CAST_ROWS:
-            return False
+            return
         rounded = self._as_single(self.X, 0)
         small = np.maximum(self.tolerance, self._rounding(self.Y, "float64"))
         moved = np.abs(self._known(self.X) - self._known(rounded)) / small
         rows = np.argsort(-moved.max(axis=1), kind="stable")[:_CAST_ROWS]
         counted = moved[rows] > _CAST_MOVES
         if not counted.any():
-            return False
+            return
         beyond = self._as_single(self.X[rows], 2)
         gap, gap_beyond = (np.abs(self.Y[rows] - self._oracle(X)) / small[rows] for X in (rounded[rows], beyond))
         self.casts_inputs = bool(gap[counted].max() <= 1.0 < gap_beyond[counted].min())
         if self.casts_inputs:
             self.allow_float32()
-        return self.casts_inputs
 
     def _as_single(self, X, steps):
         """Inputs rounded to float32, and moved by some of its numbers towards the middle of the range, if inside."""
@@ -286,9 +281,8 @@ class Queries:
         known = link.values(Z)
         own = link.deviations(Z, rounding_of_outputs(network, self.X, single=False))
         step = of.spacing(Y)
-        single = (
-            link.deviations(Z, rounding_of_outputs(network, self.X, single=True)) if of.single or step.any() else own
-        )
+        coarse = of.single or step.any()
+        single = link.deviations(Z, rounding_of_outputs(network, self.X, single=True)) if coarse else own
         theirs = single if of.single else own
         tolerance = _SIGMAS * np.sqrt(own**2 + theirs**2 + of.noise**2)
         if isinstance(link, Probabilities):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,18 +18,10 @@ from skident.oracle.black_box import (
 
 from .links import VALUES, Probabilities
 
-__all__ = ["Compared", "Reference", "in_single", "method_of"]
+__all__ = ["Reference", "in_single", "method_of"]
 
 _OUTSIDE = 1e-4  # by which probabilities leave [0, 1], or their sum 1: rounding of a thousand of them in float32
 _AS_LOGITS = 0.1  # mean difference, over the deviation of the logits, of outputs that lack their softmax
-
-
-class Compared(NamedTuple):
-    """A network, which function of its outputs is compared, and whether the black box's outputs lack a softmax."""
-
-    network: FeedforwardNetwork
-    link: object
-    lacks_softmax: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,10 +61,10 @@ class Reference:
         return cls(known, logits, probabilities, _only_single(black_box, known))
 
     def compared(self, X, Y, precision):
-        """How outputs Y (n, c) at X (n, D) are compared; `Compared`.
+        """The network, the function of its outputs that is compared with Y (n, c) at X (n, D), and `lacks_softmax`.
 
-        As probabilities if these are declared, or if outputs that may be probabilities are nearer to the network's
-        probabilities than to its logits.
+        Probabilities are compared if they are declared, or if outputs that may be probabilities are nearer to the
+        network's probabilities than to its logits.
         """
         given, wanted = Y.shape[1], self.network.n_outputs
         fits = {given, wanted} == {1, 2} or given == wanted
@@ -84,12 +75,12 @@ class Reference:
             alike = are_probabilities(Y, max(_OUTSIDE, 0.5 * step))
             if nearer and alike or self.probabilities and (alike or not _are_logits(Y, Z)):
                 check_probabilities(Y, precision)
-                return Compared(self.logits, link)
+                return self.logits, link, False
             if self.probabilities or (self.logits is not self.network and _are_logits(Y, Z)):
-                return Compared(self.logits, link, lacks_softmax=True)
+                return self.logits, link, True
         if given != wanted:
             raise ValueError(f"the black box gives {given} output(s), the network {wanted}.")
-        return Compared(self.network, VALUES)
+        return self.network, VALUES, False
 
 
 def method_of(black_box, response_method):

@@ -13,14 +13,11 @@ __all__ = ["Arithmetic", "numbers_of", "rounding_of_outputs"]
 _DOUBLE = 2.0**-53  # relative rounding of float64
 _SINGLE = 2.0**-24  # relative rounding of float32
 _SHORT = {"bfloat16": 8, "float16": 11}  # bits of a number
-_SMALLEST_FLOAT16 = 2.0**-24  # spacing of the smallest numbers of float16
 _FEW = 3  # distinct outputs from which decimals are recognized
 _MANY = 12  # distinct outputs from which the number format is recognized
 _FEW_DECIMALS = 3  # that few different outputs indicate
 _OF_ACTIVATION = 4.0  # roundings that an activation makes of its value and of what it is given
-_OF_SIGMOID = (
-    0.5  # standard deviation, in roundings of 1, of a sigmoid's absolute error: 2.8 are the most (onnxruntime)
-)
+_OF_SIGMOID = 0.5  # standard deviation, in roundings of 1, of a sigmoid's absolute error (onnxruntime: 2.8 at most)
 _LINEAR_FROM = 20.0  # torch's softplus is linear from here on
 _SIDES = 8.0  # standard deviations of a pre-activation within which its slope is searched for
 
@@ -57,7 +54,7 @@ class Arithmetic:
             return 10.0 ** (np.floor(np.log10(np.maximum(np.abs(Y), np.finfo(float).tiny))) + 1.0 - self.decimals)
         if self.kind in _SHORT:
             spacing = 2.0 ** (np.frexp(Y)[1] - _SHORT[self.kind])
-            return np.maximum(spacing, _SMALLEST_FLOAT16) if self.kind == "float16" else spacing
+            return np.maximum(spacing, np.finfo(np.float16).smallest_subnormal) if self.kind == "float16" else spacing
         return np.zeros(Y.shape)
 
 

@@ -133,5 +133,5 @@ class NetworkVerifier(BaseEstimator):
         return self
 
     def _model(self, X, y, rng):
-        """The black box, fitted if it must be."""
+        """The black box, fitted if it must be; a method of its own, as the stack level of its warning assumes."""
         return resolve_black_box(self.estimator, X, y, rng.randint(2**31 - 1), classifiers=True)

@@ -44,10 +44,10 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
         that computes in double precision with weights rounded to single is different, unless `tol` allows for it
         (1e-5 or so).
     network : FeedforwardNetwork, torch.nn.Module, fitted estimator or path of an ``.onnx`` file
-        With known weights, see `skident.oracle.black_box.known_network`. If they are all numbers of single precision,
-        those of the black box are unknown or are not, hardly any output agrees in double precision, and no change of
-        one weight or unit explains the differences, single precision counts in the tolerance. An ONNX file with
-        other operators (a quantized model) has only a copy of itself as its equal, which is not queried.
+        With known weights, see `skident.oracle.black_box.known_network`. The tolerance includes the rounding of weights
+        to float32 on three conditions. The weights are float32 numbers, and those of the black box are not, or unknown.
+        Hardly any output agrees in double precision. No change of one weight or unit explains the differences. An ONNX
+        file with other operators (a quantized model) has only a copy of itself as its equal, which is not queried.
     X : array-like of shape (n_samples, D)
         Where the black box is used: queries stay within the range of every column. Of a DataFrame, the black box gets
         the columns by name, and they must be those that `network` was fitted with, if it was fitted with names.
@@ -225,15 +225,9 @@ def _report(queries, found):
         batch_dependent=queries.batch_dependent,
         casts_inputs=queries.casts_inputs,
         lacks_softmax=queries.lacks_softmax,
-        data_rows=_rows_of_data(queries),
+        data_rows=queries.data_rows,
         bits=_bits(effects.layers, visible) if same else None,
     )
-
-
-def _rows_of_data(queries):
-    """How many rows of X were queried, of how many, and at how many of these the outputs differ."""
-    differing = np.count_nonzero(queries.excesses[-queries.n_rows :].max(axis=1) > 1.0)
-    return min(queries.n_rows, queries.n_given), queries.n_given, min(differing, queries.n_given)
 
 
 def _bits(layers, visible):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-__all__ = ["degree_two_r2", "start_from_degree_two"]
+__all__ = ["LEAST_EIGENVALUE", "degree_two_r2", "start_from_degree_two"]
 
 _MAX_SAMPLES = 1000  # an eigendecomposition of this order takes a second (budget)
 _RIDGES = np.logspace(-10, 2, 25)  # relative to the largest eigenvalue of the kernel, half decades from rounding on
 _MIN_GAP = 1e-12  # of 1 - leverage: a sample that the fit interpolates has no leave-one-out error
-_LEAST_EIGENVALUE = 1e-3  # relative to the largest: units with zero weights would have zero gradient and stay there
+LEAST_EIGENVALUE = 1e-3  # relative to the largest: units with zero weights would have zero gradient and stay there
 
 
 def _ridge(x, y, w):
@@ -45,7 +45,7 @@ def degree_two_r2(x, y, folds):
 
 @torch.no_grad()
 def start_from_degree_two(module, samples):
-    """Set layer 2 of a sum-form module to the main eigenpairs of the quadratic form of that regression.
+    """Set layer 2 of a sum-form module to the main eigenpairs of a quadratic form, by ridge regression.
 
     ``W^T diag(s) W`` is the part of degree two of rank k, in the inputs x alone or in all inputs of layer 2, whichever
     has the lower leave-one-out error. The first `_MAX_SAMPLES` samples are used: they come in random order.
@@ -57,7 +57,7 @@ def start_from_degree_two(module, samples):
     z, coefs, _ = min(fits, key=lambda fit: fit[2] @ fit[2])
     values, vectors = np.linalg.eigh((z.T * coefs) @ z / z.shape[1] ** 2 / float(module.alphas[0]))
     order = np.argsort(-np.abs(values))[: len(layer)]
-    sizes = np.sqrt(np.maximum(np.abs(values[order]), _LEAST_EIGENVALUE * np.abs(values[order[0]])))
+    sizes = np.sqrt(np.maximum(np.abs(values[order]), LEAST_EIGENVALUE * np.abs(values[order[0]])))
     layer.zero_()
     layer[: len(order), : z.shape[1]] = torch.as_tensor((vectors[:, order] * sizes).T)
     module.signs[0][: len(order)] = torch.as_tensor(np.where(values[order] < 0.0, -1.0, 1.0))

@@ -11,6 +11,7 @@ import torch
 from skident.linalg import svd
 from skident.linalg.joint_diagonal import joint_diagonalizer
 
+from .degree_two import LEAST_EIGENVALUE
 from .problem import copy_layers
 from .solvers import jacobian, set_trainable
 
@@ -21,7 +22,6 @@ RIDGES = (1e-7, 1e-5)
 _MAX_COLUMNS = 1500  # more take longer than random starts (budget)
 _SMALL_EIGENVALUE = 1e-2  # relative to the largest: a negative one below it is the regression's error
 _NULL_NORM = 1e-8  # of s-norms of unit eigenvectors: nearly null vectors do not belong to a unit
-_LEAST_EIGENVALUE = 1e-3  # relative to the largest: units with zero weights would have zero gradient and stay there
 # Fits of the lower layers, before a layer above is added.
 _STEPS = 30  # of Levenberg-Marquardt (budget)
 _PATIENCE = 8  # steps in which the loss must halve (budget)
@@ -116,7 +116,7 @@ def _root(M, k, n_last, signed):
     kept = min(k, known)
     negative = values[:kept] < -_SMALL_EIGENVALUE * largest
     signs = torch.where(negative & signed, -1.0, 1.0).to(M.dtype)
-    sizes, V = (signs * values[:kept]).clamp(min=_LEAST_EIGENVALUE * largest).sqrt(), vectors[:, :kept]
+    sizes, V = (signs * values[:kept]).clamp(min=LEAST_EIGENVALUE * largest).sqrt(), vectors[:, :kept]
     return torch.cat([V * sizes, signs * (M[:known, known:].T @ (V / sizes))]).T, signs, values
 
 

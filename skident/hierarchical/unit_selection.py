@@ -68,8 +68,8 @@ def _start(problem, options, lower, samples):
         module = problem.build("sum")
         if lower is not None:
             copy_layers(lower, module)
-            signs = module.signs[-1]
-            signs.copy_(torch.as_tensor(problem.rng.choice([-1.0, 1.0], len(signs))) if k % 2 else signs)
+            if k % 2:
+                module.signs[-1].copy_(torch.as_tensor(problem.rng.choice([-1.0, 1.0], module.widths[-1])))
         elif 0 in module.connections[0]:
             start_from_degree_two(module, samples)
         set_trainable(module, kinds={"weights", "offset"})

@@ -22,7 +22,6 @@ __all__ = [
     "cond",
     "eig",
     "eigh",
-    "eigvals",
     "eigvalsh",
     "inv",
     "lstsq",
@@ -40,7 +39,7 @@ __all__ = [
 
 _CHOLESKY_FLOPS = 0.5  # operations of a Cholesky factor, over n^3
 _QR_FLOPS = 4.0  # operations of a factorization, over m n min(m, n)
-_EIGEN_FLOPS = 25.0  # operations of the eigenvalues of a matrix without symmetry, over n^3
+_EIGEN_FLOPS = 25.0  # operations of the eigenvectors of a matrix without symmetry, over n^3
 
 
 def _within_deadline(function, flops):
@@ -60,7 +59,6 @@ cholesky = _within_deadline(np.linalg.cholesky, _CHOLESKY_FLOPS)
 cond = _within_deadline(np.linalg.cond, SVD_FLOPS)
 eig = _within_deadline(np.linalg.eig, _EIGEN_FLOPS)
 eigh = _within_deadline(np.linalg.eigh, SVD_FLOPS)
-eigvals = _within_deadline(np.linalg.eigvals, _EIGEN_FLOPS)
 eigvalsh = _within_deadline(np.linalg.eigvalsh, _QR_FLOPS)
 inv = _within_deadline(np.linalg.inv, _QR_FLOPS)
 lstsq = _within_deadline(np.linalg.lstsq, SVD_FLOPS)

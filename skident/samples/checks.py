@@ -19,8 +19,8 @@ __all__ = ["check_sizes", "warn_doubts", "warn_of_other_inputs"]
 
 _ROWS_PER_PARAMETER = 3  # up to which units are searched for where their number is not given
 _FEW_VALUES = 10  # distinct values up to which a column is discrete (statistics: none in 50 rows of a density)
+_MANY_ROWS = 50  # rows from which so few distinct values are evidence, and an outlier is named
 _OUTLIER = 0.5  # excess kurtosis per row from which one row makes a column's spread: 1 if it makes all of it
-_MANY_ROWS = 50  # rows from which so few distinct values are evidence
 _COUNTED_UNITS = 20  # up to which units are counted behind few inputs: tensors are the start of so many (budget)
 _HIGHEST_ORDER = 4  # of tensors whose number of units is counted: five units of two inputs (budget)
 _AGREE = 1.05  # ratio of residual sums up to which candidates agree

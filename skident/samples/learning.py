@@ -11,7 +11,7 @@ from skident.optim import best_of
 from .determined_units import missing_evidence
 from .ridge_model import RidgeModel, is_exact, linear_model, mean_is_as_good, squared_errors, without_ridges
 from .ridges import ROUGHLY, Regression, RidgeFit, fit_ridges, regress_on_ridges
-from .tensor_stage import TensorStage, correct, count_by_curvature, tensor_stage
+from .tensor_stage import TensorStage, correct, tensor_stage
 from .unit_count import (
     add_missing_units,
     criterion,
@@ -157,7 +157,7 @@ def learn_relu_network(sample, search, *, rng, say=_silent):
 def _find_starts(sample, search, rng, say):
     """The tensor stage; beyond 30 units the count of T_2 and a wide fit, if they were not excluded."""
     if search.polish and search.control_variate == "network" and (search.n_units or search.max_units) > _TENSOR_UNITS:
-        stage = count_by_curvature(sample, linear_model(sample))
+        stage = tensor_stage(sample, 0)
         if search.n_units or stage.rank > _TENSOR_RANK:
             candidate = _wide_start(sample, search, stage, rng)
             say(f"wide fit: {candidate.model.n_units} units, {candidate.rss / sample.total:.3g} of the variance left")

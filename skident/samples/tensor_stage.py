@@ -16,7 +16,6 @@ from .tensor_starts import fit_candidates, moment_candidates, units_tensors
 __all__ = [
     "Curvature",
     "TensorStage",
-    "count_by_curvature",
     "correct",
     "estimate_tensors",
     "leading_eigenvectors",
@@ -171,14 +170,6 @@ def _total_curvature(sample, model):
     return Curvature(rest.matrix + (U.T * (a * np.exp(-0.5 * b * b) / np.sqrt(2 * np.pi))) @ U, rest.noise)
 
 
-def count_by_curvature(sample, model):
-    """What T_2 alone determines: a stage without candidates."""
-    curvature = _total_curvature(sample, model)
-    noise = _NOISE_FACTOR * curvature.noise
-    _, spectrum = leading_eigenvectors(curvature.matrix, 0)
-    return TensorStage([], spectrum, noise, int(np.sum(np.abs(spectrum) > noise)))
-
-
 def tensor_stage(
     sample, n_units=None, *, max_units=None, model=None, n_candidates=16, control_variate="network", rng=None
 ):
@@ -186,7 +177,8 @@ def tensor_stage(
 
     T_2 of the residuals gives the span of the units, its eigenvalues beyond ``1.3 *`` the edge of their sampling error
     counting. T_3 and T_4 are estimated in that span only. Joint pencils and random directions start as many fits of the
-    tensors (:func:`refine_by_moments`); where these end in the same place, one of them is kept.
+    tensors (:func:`refine_by_moments`); where these end in the same place, one of them is kept. With ``n_units=0`` T_2
+    alone counts the units, and there are no candidates.
     """
     if model is None:
         model = without_ridges(np.zeros(sample.dim)) if control_variate is None else linear_model(sample)

@@ -166,7 +166,7 @@ class TestSinglePrecision:
             assert report.same is False and not report.casts_inputs and report.kind == "float64"
 
     def test_one_weight_of_a_reference_with_rounded_weights(self):
-        """Outputs in double precision tell a change of 2e-5 from rounding, in networks whose outputs all change too."""
+        """A change of 2e-5 differs from rounding, also where it changes all outputs."""
         for seed in SEEDS:
             network, X, rng = random_network(seed)
             known = in_single(network)

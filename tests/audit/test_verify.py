@@ -396,7 +396,7 @@ class TestBadInput:
             verify_same(lambda X: np.full((len(X), 2), np.nan), self.network, self.X)
 
     @pytest.mark.parametrize("tol", [0, 0.0, -1.0, np.nan, np.inf])
-    def test_a_tolerance_that_is_none(self, tol):
+    def test_refused_tolerances(self, tol):
         with pytest.raises(ValueError, match="tol must be positive and finite, got"):
             verify_same(self.network, self.network, self.X, tol=tol)
         with pytest.raises(ValueError, match="tol"):

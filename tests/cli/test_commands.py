@@ -164,7 +164,7 @@ def test_audit_of_what_was_identified(folder, capsys):
 
 
 @pytest.mark.parametrize("tol", ["0", "-1", "nan", "inf"])
-def test_a_tolerance_that_is_none(folder, capsys, tol):
+def test_refused_tolerances(folder, capsys, tol):
     assert main(f"audit model.onnx reference.safetensors --data X.csv --tol={tol}".split()) == 2
     assert "tol must be positive and finite" in capsys.readouterr().err
 
@@ -372,7 +372,7 @@ def test_refused_tables(text, message, tmp_path):
 
 @pytest.mark.parametrize("n_columns", [1, 2, 4])
 def test_a_header_of_numbers(n_columns, tmp_path):
-    """As pandas writes columns without names: read as a header, and said; the remedy of the warning is a row."""
+    """As pandas writes columns without names: read as a header, with a warning; the row that it suggests is a row."""
     numbers, row = ([str(i) for i in range(n_columns)], ",".join(["0.5"] * n_columns))
     with pytest.warns(UserWarning, match="numbers the columns and is read as a header.* with decimals") as caught:
         X, names = read_table(written(tmp_path, f"{','.join(numbers)}\n{row}\n"))
@@ -384,13 +384,13 @@ def test_a_header_of_numbers(n_columns, tmp_path):
     assert X.shape == (2, n_columns) and names is None
 
 
-def test_a_header_of_numbers_is_said_on_stderr(folder, capsys):
+def test_a_header_of_numbers_is_reported_on_stderr(folder, capsys):
     np.savetxt("X.csv", np.random.RandomState(0).standard_normal((30, 4)), delimiter=",", header="0,1,2,3", comments="")
     assert main("audit model.onnx reference.safetensors --data X.csv --quiet".split()) == 0
     assert re.match("skident audit: X.csv: the first row numbers the columns", capsys.readouterr().err)
 
 
-def test_help_says_what_the_error_of_a_compression_is(capsys):
+def test_help_defines_the_error_of_a_compression(capsys):
     assert code_of_exit(["compress", "--help"]) == 0
     assert "largest root mean square error" in " ".join(capsys.readouterr().out.split())
 

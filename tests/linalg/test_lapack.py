@@ -27,7 +27,7 @@ def test_results_are_those_of_numpy_or_scipy(name):
 @pytest.mark.parametrize("name", lapack.__all__)
 def test_none_begins_that_would_end_too_late(name):
     large = np.broadcast_to(MATRIX, (10**12, 6, 6))  # a view: nothing is allocated
-    with time_limit(time.perf_counter() + 100.0, "3 s are over"):
+    with time_limit(time.perf_counter() + 100.0, "100 s are over"):
         getattr(lapack, name)(MATRIX, *ARGUMENTS.get(name.removeprefix("scipy_"), ()))
-        with pytest.raises(OutOfBudgetError, match="3 s are over, or would be before"):
+        with pytest.raises(OutOfBudgetError, match="100 s are over, or would be before"):
             getattr(lapack, name)(large, *ARGUMENTS.get(name.removeprefix("scipy_"), ()))

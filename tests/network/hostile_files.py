@@ -316,7 +316,7 @@ ONNX = {
     "10,001 nodes": onnx_file(
         [layer()[0]] + [("Identity", ["z" if i == 0 else f"i{i - 1}"], f"i{i}", {}) for i in range(10000)]
     ),
-    "100,000 layers without activation": onnx_file(
+    "20,000 layers without activation": onnx_file(
         [("MatMul", ["x" if i == 0 else f"i{i - 1}", "u"], f"i{i}", {}) for i in range(20000)], {"u": np.ones((1, 1))}
     ),
     "function by the name of an operator": changed(same_function),

@@ -30,7 +30,7 @@ def read_model(source):
     """
     if isinstance(source, ModelProto):
         _check_complete(source, "the model")
-        if any(_is_external(tensor) for tensor in _tensors(source)):
+        if any(_is_external(tensor) for tensor in messages_of(source, TensorProto)):
             raise ValueError(
                 "the model keeps numbers in other files (external data), whose folder an onnx.ModelProto does not "
                 "know; give the path of its file, or load them with onnx.load first."
@@ -48,7 +48,7 @@ def read_model(source):
     except DecodeError as error:
         raise ValueError(f"{path} is no ONNX model, or truncated: {error}.") from error
     _check_complete(model, path)
-    pieces = [_piece(path, tensor) for tensor in _tensors(model) if _is_external(tensor)]
+    pieces = [_piece(path, tensor) for tensor in messages_of(model, TensorProto) if _is_external(tensor)]
     if sum(piece.length for piece in pieces) > _MAX_BYTES:
         raise ValueError(f"{path} keeps more than 2 GiB of numbers in other files.")
     for piece in pieces:
@@ -60,10 +60,6 @@ def _check_complete(model, name):
     """Refuse a model without outputs or operator set, such as a file cut between two of its fields."""
     if not model.opset_import or not model.graph.output:
         raise ValueError(f"{name} is no ONNX model, or truncated: it has no outputs or no operator set.")
-
-
-def _tensors(message):
-    return messages_of(message, TensorProto)
 
 
 def messages_of(message, kind):

@@ -78,7 +78,7 @@ def _step(node, allowance=None):
     """A node with its attributes as Python values."""
     attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     name = node.name or (node.output[0] if node.output else "?")
-    return Step(name, node.op_type, node.domain, attributes, allowance or Allowance())
+    return Step(name, node.op_type, node.domain, attributes, allowance)
 
 
 def _applied(step, operands):
@@ -97,17 +97,14 @@ def _applied(step, operands):
         if not isinstance(found, BatchTensor):
             step.allowance.spend(step, ENTRY * found.size)
             return _real(found, f"node {step.name!r}")
-        if found.maps and not any(found.maps[-1] is last for last in _last_maps(operands)):
+        before = [one.maps[-1] for one in operands if isinstance(one, BatchTensor) and one.maps]
+        if found.maps and not any(found.maps[-1] is last for last in before):
             step.allowance.spend(step, ENTRY * found.maps[-1][0].size)
         return found
     except (TypeError, IndexError, KeyError) as error:  # inputs or attributes that the operator does not have
         raise unreadable(step, f"its inputs are not those of this operator ({error})") from error
     except ValueError as error:
         raise error if str(error).startswith("from_onnx") else unreadable(step, str(error).rstrip(".")) from error
-
-
-def _last_maps(operands):
-    return [operand.maps[-1] for operand in operands if isinstance(operand, BatchTensor) and operand.maps]
 
 
 def _output(graph):

@@ -37,7 +37,7 @@ def check_sizes(model):
                 )
     try:
         inferred = shape_inference.infer_shapes(model, data_prop=True)
-    except Exception:  # of a class that is not public: the runtime refuses what it cannot run
+    except (shape_inference.InferenceError, ValueError, RuntimeError, MemoryError):  # the runtime refuses the model
         return
     total = 0
     for graph in messages_of(inferred, GraphProto):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,7 +20,7 @@ ENTRY = 64  # multiplications that an entry of a new array counts as (memory: 2^
 class Allowance:
     """What reading one model may cost: sizes are checked before anything is allocated."""
 
-    def __init__(self, n_bytes=0):
+    def __init__(self, n_bytes):
         self._left = _MAX_WORK + _WORK_PER_BYTE * n_bytes
 
     def spend(self, step, work=0, entries=0):
@@ -40,7 +40,7 @@ class Step:
     kind: str
     domain: str
     attributes: dict
-    allowance: Allowance = field(default_factory=Allowance)
+    allowance: Allowance | None = None
 
 
 def unreadable(step, reason):
