@@ -198,9 +198,8 @@ class NetworkCompressor(NetworkPredictions, BaseEstimator):
         TypeError
             If the estimator is no network whose weights are known.
         """
-        began = time.perf_counter()
         with forgotten_on_error(self), one_thread():
-            frame = X
+            began, frame = time.perf_counter(), X
             X, y, classifies = self._validated(X, y)
             rng = check_random_state(self.random_state)
             box, network = self._read_network(named_rows(X, frame), y, rng, classifies)

@@ -24,7 +24,23 @@ def run(trials, quick):
     n = QUICK if quick else trials or FUZZED
     crafted = _readings("crafted", 0)
     fuzzed = [one for rounds in range(-(-n // WITHIN)) for one in _fuzzed(rounds, min(WITHIN, n - rounds * WITHIN))]
-    return {"limits": {"bytes": MEMORY, "seconds": SECONDS}, "crafted": crafted, "fuzzed": fuzzed}
+    groups = [*_groups("crafted", crafted), *_groups("fuzzed", fuzzed)]
+    return {"limits": {"bytes": MEMORY, "seconds": SECONDS}, "groups": groups}
+
+
+def _groups(part, readings):
+    """Readings by kind of file and reader: how many ended how, and those that ended otherwise."""
+    kinds, groups = sorted({(one["file"] if part == "fuzzed" else "all", one["reader"]) for one in readings}), []
+    for kind, reader in kinds:
+        some = [one for one in readings if one["reader"] == reader and kind in ("all", one["file"])]
+        counts = {ended: sum(one["ended"] == ended for one in some) for ended in ("refused", "read")}
+        slow = {
+            "late": sum(one["seconds"] > SECONDS for one in some),
+            "longest": max(one["seconds"] for one in some),
+            "others": [one for one in some if one["ended"] not in counts],
+        }
+        groups.append({"part": part, "files": kind, "reader": reader, "readings": len(some), **counts, **slow})
+    return groups
 
 
 def _fuzzed(rounds, n):
@@ -55,14 +71,11 @@ def _readings(first, last, rounds=0):
 
 def tables(result):
     """Markdown."""
-    seconds, rows = result["limits"]["seconds"], []
-    for name in ("crafted", "fuzzed"):
-        kinds = sorted({(one["file"] if name == "fuzzed" else name, one["reader"]) for one in result[name]})
-        for kind, reader in kinds:
-            group = [one for one in result[name] if one["reader"] == reader and kind in (name, one["file"])]
-            counts = [sum(one["ended"] == ended for one in group) for ended in ("refused", "read")]
-            late = sum(one["seconds"] > seconds for one in group)
-            longest = f"{max(one['seconds'] for one in group):.2f}"
-            rows.append([name, kind, reader, len(group), *counts, len(group) - sum(counts), late, longest])
-    head = ["part", "files", "reader", "readings", "ValueError", "read", "other", f"above {seconds:g} s", "longest s"]
+    keys = ("part", "files", "reader", "readings", "refused", "read")
+    rows = [
+        [*(group[key] for key in keys), len(group["others"]), group["late"], f"{group['longest']:.2f}"]
+        for group in result["groups"]
+    ]
+    above = f"above {result['limits']['seconds']:g} s"
+    head = ["part", "files", "reader", "readings", "ValueError", "read", "other", above, "longest s"]
     return format_table(head, rows)
