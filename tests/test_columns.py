@@ -48,10 +48,10 @@ def mlp():
         return MLPRegressor(**options).fit(FRAME, Y)
 
 
-def trained(model):
+def trained(model, frame=FRAME):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return model.fit(FRAME, Y)
+        return model.fit(frame, Y)
 
 
 def pipeline(mlp):
@@ -247,16 +247,10 @@ def test_columns_of_text(estimator):
 def test_the_remedy_for_columns_of_text_runs(mlp):
     frame = FRAME.assign(b=["low", "high"] * 30)
     encoder = ColumnTransformer([("b", OneHotEncoder(drop="first"), ["b"])], remainder=StandardScaler())
-    model = trained_on(make_pipeline(encoder, mlp.__class__(**mlp.get_params())), frame)
+    model = trained(make_pipeline(encoder, mlp.__class__(**mlp.get_params())), frame)
     with pytest.raises(ValueError, match=r"pass its last step, pipeline\[-1\], with X=pipeline\[:-1\].transform\(X\)"):
         NetworkIdentifier(model).fit(frame)
     assert NetworkIdentifier(model[-1], random_state=0).fit(model[:-1].transform(frame)).report_.exact
-
-
-def trained_on(model, frame):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return model.fit(frame, Y)
 
 
 class Table:

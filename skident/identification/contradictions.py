@@ -10,10 +10,10 @@ from skident.linalg.sign_vectors import UndecidedSignsError, flippable_units
 from skident.oracle import BlackBoxError, OutOfBudgetError
 
 from .attempt import design_where_units_vary
+from .problem import NOISE_STDS
 from .query_points import evenly_spaced_rows, unit_rows
 
 __all__ = [
-    "NOISE_STDS",
     "ROUNDING_STDS",
     "TIMES_TOL",
     "contradiction",
@@ -36,7 +36,6 @@ _FAR = (10.0, 1e3)  # standard deviations at which other outputs are those of an
 _FAR_ROWS = 14  # rows at each, beside the extreme ones (budget)
 _FAR_ERROR = 1e-4  # relative error there: errors of the weights of 1e-8 and their growth with the distance stay below
 _PLATEAU_ERROR = 1e-6  # relative error on a plateau, where units are at rest: those of the weights hardly count
-NOISE_STDS = 20.0  # largest error on noisy outputs that noise explains, in standard deviations
 ROUNDING_STDS = 20.0  # largest error that the rounding of inputs explains, in units of its bound
 _BORDERS = 40  # bisections of a way to a plateau: to 1e-12 of its length
 _BESIDE = (-1e-3, 1e-3)  # standard deviations before and behind the border of a plateau at which a clip is validated

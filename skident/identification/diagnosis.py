@@ -9,7 +9,8 @@ import numpy as np
 from skident.budget import MemoryLimitError
 from skident.oracle import BlackBoxError, NotIdentified, OutOfBudgetError
 from skident.oracle.clipping import detect_clipped_inputs, detect_clipped_outputs
-from skident.oracle.valid_range import find_sentinel, find_valid_range
+
+from .valid_range import LISTED_INPUTS, find_sentinel, find_valid_range
 
 __all__ = [
     "budget_named",
@@ -22,7 +23,6 @@ __all__ = [
 ]
 
 _PROBABILITY_SUM = 1e-6  # deviation from 1 of the sum of outputs that look like probabilities (float32 rounding)
-_LISTED = 16  # inputs up to which a message lists bounds one by one
 _CLIPPED_SHARE = 0.5  # share of clipped inputs from which a model clips its inputs: single ones may just be unused
 
 
@@ -82,7 +82,7 @@ def _valid_setting(oracle, X, sentinel=None):
     low, high = found
     if low.max() <= X.min() and high.min() >= X.max():
         return f"input_range=({low.max()}, {high.min()})"
-    if len(low) > _LISTED:
+    if len(low) > LISTED_INPUTS:
         return "input_range=(X.min(0), X.max(0))"
     return f"input_range=({low.tolist()}, {high.tolist()})"
 

@@ -10,14 +10,15 @@ from skident.budget import check_deadline, chunks
 from skident.network import FeedforwardNetwork
 from skident.oracle import BlackBoxError, OutOfBudgetError, probability_error
 
-from .contradictions import NOISE_STDS, ROUNDING_STDS, TIMES_TOL, errors_over_deviation
+from .contradictions import ROUNDING_STDS, TIMES_TOL, errors_over_deviation
+from .problem import NOISE_STDS
 from .query_points import evenly_spaced_rows
 
 __all__ = ["PROBABILITY_TOL", "FurtherSamples", "compare_further"]
 
 PROBABILITY_TOL = 100.0  # error of a probability, in units of `tol`, below which a classifier is exact
 _PER_QUERY = 0.1  # samples per query spent before (budget)
-_QUARTER = 4  # of the samples lie near activation boundaries, and up to as many are rows of X (budget)
+_NEAR_SHARE = 0.25  # of the samples lie near activation boundaries, and as many at most are rows of X (budget)
 _BLOCK = 4096  # samples per comparison, for memory: 26 MB with 784 inputs
 _NEWTON_STEPS = 3  # to the activation boundary of a deeper unit; that of a first-layer unit takes one
 _BESIDE = 0.1  # standard deviations within which samples lie beside a boundary, and pre-activations of them
@@ -87,8 +88,9 @@ def compare_further(problem, best, network, input_rounding):
     if oracle.response == "predict_proba" and problem.held_out.noise_std is not None:
         return found  # their rounding has no bound per sample
     n = int(_PER_QUERY * oracle.n_queries)
-    rows = _rows_left(problem, rng)[: n // _QUARTER]
-    n_near = n // _QUARTER if len(best.network.weights) > 1 else 0
+    n_near = int(_NEAR_SHARE * n)
+    rows = _rows_left(problem, rng)[:n_near]
+    n_near = n_near if len(best.network.weights) > 1 else 0
     try:
         for kind, total in (("near", n_near), ("rows", len(rows)), ("normal", n - n_near - len(rows))):
             for first in range(0, total, _BLOCK):

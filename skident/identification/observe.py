@@ -18,13 +18,12 @@ from skident.oracle.black_box import (
 )
 from skident.oracle.clipping import detect_clipped_inputs
 
-from .activation import ActivationEvidence, classify_near_center, detect_activation
+from .activation import ActivationEvidence, classify_near_center, detect_activation, detect_within_range
 from .activation.calibration import recognize_calibration
 from .activation.linear_skip import WithoutLinearPart, far_linear_part
 from .activation.other_models import CLEAR, discrete_columns, recognize_labels, recognize_other_model
 from .activation.plateaus import clipped_range
 from .activation.sharp_bends import recognize_sharp_bends
-from .activation.within_range import detect_within_range
 from .diagnosis import refuse_sentinel
 from .methods.near_data import predict_determined
 from .problem import HeldOut, Pipeline, Problem
@@ -33,9 +32,7 @@ from .query_points import evenly_spaced_rows, held_out_points, must_stay_near_ce
 __all__ = ["Reading", "sharp_bends_of", "observe", "pose", "refuse", "refuse_large_batches"]
 
 _NEAR = 100.0  # distance, in sqrt(D) standard deviations, within which plateaus are searched first
-_DETECTION_QUERIES = (
-    500  # queries that the detection of activations takes at least, of linear outputs; of most units, 1,200
-)
+_DETECTION_QUERIES = 500  # of the detection of activations at least, of linear outputs; most units take 1,200
 _PRECISE_LOGIT = 3e-5  # error of a rounded logit up to which it decides whether logits are piecewise linear
 _LARGE_BATCH = 1024  # rows of a batch that is suspected if no network explains the outputs (budget)
 _PROBED = 20  # samples of X that set the scale of the outputs (budget)

@@ -19,9 +19,9 @@ from .completion import NetworkCompletion
 from .extractor import EntangledWeightExtractor
 from .options import IdentifierOptions
 
-__all__ = ["HeldOut", "Options", "Pipeline", "Problem"]
+__all__ = ["NOISE_STDS", "HeldOut", "Options", "Pipeline", "Problem"]
 
-_NOISE_STDS = 20.0  # largest error on held-out samples that noise explains, in standard deviations of the noise
+NOISE_STDS = 20.0  # largest error on held-out samples that noise explains, in standard deviations of the noise
 _MAX_NEURONS = 200  # hidden units of a search by default (budget)
 _SEARCH_SHARE = 0.75  # share of max_seconds for random starts (budget); the rest is for the polish
 _REFUTES_NOISE = 0.01  # error relative to the noise, below which the noise was an artifact of steep steps
@@ -185,7 +185,7 @@ class Problem:
     def accepted_error(self):
         """Error on held-out samples below which no further step is made: `tol`, or what the noise explains."""
         tol, noise = self.options.tol, self.held_out.relative_noise
-        return max(tol, _NOISE_STDS * noise) if noise <= MAX_NOISE else tol
+        return max(tol, NOISE_STDS * noise) if noise <= MAX_NOISE else tol
 
     def max_neurons(self, counted=0):
         """Hidden units at most, if so many were counted in the first layer."""

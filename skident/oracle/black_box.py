@@ -185,7 +185,8 @@ def resolve_activations(box, activation, output_activation):
 
     ValueError if the black box declares a hidden activation that another network than one of `activation` has.
     """
-    _refuse_contradiction(box, _SKLEARN_ACTIVATIONS.get(activation, activation))
+    if activation != "auto":
+        _refuse_contradiction(box, _SKLEARN_ACTIVATIONS.get(activation, activation))
     known = _known_activations(box) or ("tanh", "identity")
     names = [k if a == "auto" else a for a, k in zip((activation, output_activation), known, strict=True)]
     return tuple(_SKLEARN_ACTIVATIONS.get(n, n) for n in names)
@@ -206,7 +207,7 @@ def _refuse_contradiction(box, activation):
     else:
         return
     same = _SAME_UNITS if activation in _SAME_UNITS else {activation}
-    if activation != "auto" and declared and not declared & same:
+    if declared and not declared & same:
         raise ValueError(
             f"activation={activation!r} contradicts the model: {type(box).__name__} declares {' and '.join(declared)}. "
             "Leave out activation: 'auto' reads it from the model."

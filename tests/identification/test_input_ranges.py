@@ -9,9 +9,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skident import NetworkIdentifier
 from skident.datasets import make_network
+from skident.identification.valid_range import find_sentinel, find_valid_range
 from skident.metrics import relative_max_error
 from skident.oracle import NotIdentified, Oracle
-from skident.oracle.valid_range import find_sentinel, find_valid_range
 from tests.rates import fewest_successes
 
 

@@ -14,7 +14,7 @@ from .intervals import find_interval, growing_profile, settling_profile
 from .outputs import OutputEvidence, PreActivationOracle, detect_output_activation
 from .windows import shape_in_windows
 
-__all__ = ["ActivationEvidence", "detect_activation"]
+__all__ = ["ActivationEvidence", "detect_activation", "detect_within_range"]
 
 _VOTES = 2  # units whose profiles must agree
 _MAX_LINES = 15  # searched for them; budget
@@ -23,6 +23,7 @@ _MARGIN = 30.0  # times that residual that the second best activation must leave
 _FARTHEST = 1e5  # standard deviations of the farthest inputs: weights of 1e-3 saturate there
 _FARTHEST_HALF = 1e3  # the same for float16, which ends at 65,504
 _DEGREES = (1, 2, 4, 8)  # of outputs behind one linear layer, and one to three quadratic ones
+_BY_SHAPE = {"linear": "identity", "piecewise": "relu", "curved": "tanh"}  # of smooth units, tanh is the most common
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,20 @@ def detect_activation(oracle, rng, noise=0.0):
     return replace(evidence, n_queries=oracle.n_queries - began, output=output)
 
 
+def detect_within_range(oracle, rng):
+    """`ActivationEvidence` of an oracle with an input range, from lines that end at its border.
+
+    Linear and piecewise linear outputs are determined; curved ones are taken to come from tanh units, which is tested
+    by the fit that follows. 644 to 1,288 queries.
+    """
+    began, where = oracle.n_queries, "within input_range"
+    if oracle.accuracy.exact:
+        shape = classify_near_center(PreActivationOracle(oracle, "identity"), rng)
+    else:
+        shape = shape_in_windows(oracle, oracle.accuracy.std, rng) or "curved"
+    return ActivationEvidence(_BY_SHAPE[shape], "", where, [f"{shape} {where}"], oracle.n_queries - began)
+
+
 def _farthest(oracle):
     """Standard deviations of the farthest inputs."""
     return _FARTHEST_HALF if oracle.precision.kind == "float16" else _FARTHEST
@@ -134,11 +149,8 @@ def _hidden(oracle, rng, noise):
             votes.append(name)
         if len(votes) == _VOTES:
             break
-    if (
-        not votes
-        and kind == "power"
-        and shape_in_windows(oracle, oracle.accuracy.std, rng, _farthest(oracle)) == "piecewise"
-    ):
+    without_units = kind == "power" and not votes
+    if without_units and shape_in_windows(oracle, oracle.accuracy.std, rng, _farthest(oracle)) == "piecewise":
         seen = ["piecewise linear near the center"]  # by too many units to isolate one
         return ActivationEvidence("relu", "no unit could be isolated", behavior, seen)
     return _elected(votes, seen, behavior, kind)

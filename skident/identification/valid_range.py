@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._errors import BlackBoxError
+from skident.optim import bisect
+from skident.oracle import BlackBoxError
 
-__all__ = ["find_sentinel", "find_valid_range"]
+from .query_points import evenly_spaced_rows
 
+__all__ = ["LISTED_INPUTS", "find_sentinel", "find_valid_range"]
+
+LISTED_INPUTS = 16  # inputs up to which borders are searched, and stated, one by one (budget)
 _ROWS = 100  # samples whose outputs are tested (budget)
 _DIRECTIONS = 8  # far points that must all give a sentinel value (budget)
 _FAR = 1e5  # standard deviations of these
@@ -20,7 +24,6 @@ _MAJORITY = 0.75  # share of the lines that must end in a jump
 _CORNERS = 64  # corners of a box that are tested before it is stated (budget)
 _SHRINKAGE = 0.7  # factor of a box whose corners are not valid
 _TRIES = 8  # boxes that are tested, the last a tenth as wide as the first
-_MOST_INPUTS = 16  # inputs up to which borders are searched, and stated, one by one (budget)
 _DIGITS = 3  # significant digits of a border
 
 
@@ -35,7 +38,8 @@ def find_sentinel(oracle, X):
     Y = oracle(ends)
     if np.any(Y != Y[0]):
         return None
-    start = np.resize(oracle.from_inputs(_some(X)), (_DIRECTIONS, oracle.n_inputs))
+    samples = oracle.from_inputs(evenly_spaced_rows(X, _ROWS))
+    start = np.resize(samples, (_DIRECTIONS, oracle.n_inputs))
     inside = oracle(start)
     low, high = np.zeros(_DIRECTIONS), np.ones(_DIRECTIONS)
     for _ in range(_LINE_BISECTIONS):
@@ -44,7 +48,7 @@ def find_sentinel(oracle, X):
         reached = np.all(Z == Y[0], axis=1)
         low, high = np.where(reached, low, middle), np.where(reached, middle, high)
         inside = np.where(reached[:, None], inside, Z)
-    spread = max(float(np.ptp(oracle(oracle.from_inputs(_some(X))), axis=0).max()), np.finfo(float).tiny)
+    spread = max(float(np.ptp(oracle(samples), axis=0).max()), np.finfo(float).tiny)
     jumps = np.abs(inside - Y[0]).max(axis=1) > _MIN_JUMP * spread
     return Y[0] if np.mean(jumps) >= _MAJORITY else None
 
@@ -59,27 +63,22 @@ def find_valid_range(oracle, X, sentinel=None):
     def valid(rows):
         return _valid(oracle, rows, sentinel)
 
-    rows = _some(X)
+    rows = evenly_spaced_rows(X, _ROWS)
     rows = rows[valid(rows)]
     if len(rows) < 2:
         return None
-    low, high = rows.min(axis=0), rows.max(axis=0)
+    low, high, middle = rows.min(axis=0), rows.max(axis=0), np.median(rows, axis=0)
     corners = np.random.RandomState(0).uniform(size=(_CORNERS, oracle.n_inputs)) < 0.5
-    if oracle.n_inputs <= _MOST_INPUTS:
-        wide = _borders(valid, np.median(rows, axis=0), oracle.scale)
+    if oracle.n_inputs <= LISTED_INPUTS:
+        wide = _borders(valid, middle, oracle.scale)
         wide = np.minimum(_rounded(wide[0], np.ceil), low), np.maximum(_rounded(wide[1], np.floor), high)
         if valid(np.where(corners, *wide)).all():
             return wide
-    middle = np.median(rows, axis=0)
     for _ in range(_TRIES):
         if valid(np.where(corners, low, high)).all():
             return low, high
         low, high = (middle + _SHRINKAGE * (bound - middle) for bound in (low, high))
     return None
-
-
-def _some(X):
-    return X[np.linspace(0, len(X) - 1, min(len(X), _ROWS)).astype(int)]
 
 
 def _valid(oracle, rows, sentinel):
@@ -97,13 +96,8 @@ def _borders(valid, middle, scale):
     """The farthest valid values (low, high), (D,) each, of single inputs, all others at a valid point (D,)."""
     D = len(middle)
     steps = np.concatenate([-np.diag(scale), np.diag(scale)])
-    inner, outer = np.zeros(2 * D), np.full(2 * D, _FARTHEST)
-    free = valid(middle + _FARTHEST * steps)
-    inner[free] = _FARTHEST
-    for _ in range(_BISECTIONS):
-        t = 0.5 * (inner + outer)
-        ok = valid(middle + t[:, None] * steps)
-        inner, outer = np.where(ok, t, inner), np.where(ok, outer, t)
+    inner = np.where(valid(middle + _FARTHEST * steps), _FARTHEST, 0.0)
+    inner, _ = bisect(lambda t: ~valid(middle + t[:, None] * steps), inner, np.full(2 * D, _FARTHEST), _BISECTIONS)
     ends = middle + inner[:, None] * steps
     return np.diag(ends[:D]), np.diag(ends[D:])
 
