@@ -57,4 +57,4 @@ def __getattr__(name):
         raise AttributeError(f"{error}. Did you mean: {close[0]!r}?", name=name, obj=None) from None
 
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.1.0"

@@ -120,7 +120,8 @@ def test_pre_commit_has_the_ruff_that_is_pinned():
 
 def test_one_version():
     project = tomllib.loads(text_of(TOP / "pyproject.toml"))["project"]
-    released = re.findall(r"^## \[(\d\S*)\] - \d{4}-\d\d-\d\d$", text_of(TOP / "CHANGELOG.md"), flags=re.MULTILINE)
-    assert project["version"] == skident.__version__
-    assert released and tuple(map(int, project["version"].split(".")[:2])) > tuple(map(int, released[0].split(".")[:2]))
-    assert "## [Unreleased]" in text_of(TOP / "CHANGELOG.md").split(f"## [{released[0]}]")[0]
+    sections = re.findall(
+        r"^## \[(\S+)\] - (?:Unreleased|\d{4}-\d\d-\d\d)$", text_of(TOP / "CHANGELOG.md"), flags=re.MULTILINE
+    )
+    cited = re.search(r"^version: (\S+)$", text_of(TOP / "CITATION.cff"), flags=re.MULTILINE)[1]
+    assert project["version"] == skident.__version__ == cited == section

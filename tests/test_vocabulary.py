@@ -93,7 +93,6 @@ PAGES = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md",
 LEFT = {
     "pages": 10,  # messages of earlier versions, and a key, in the results of benchmarks
     "benchmarks": 5,  # keys of the result files
-    "skident/inspection": 1,  # a deprecated parameter
 }
 
 WORD = re.compile(rf"(?<![\w-])(?:{'|'.join(WORDS)})(?![\w-])", flags=re.IGNORECASE)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from numbers import Integral
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from skident.base.checked_data import checked_data
+from skident.base.estimator import Estimator
 from skident.base.parameters import POSITIVE, Interval, StrOptions, check_targets, forgotten_on_error
 from skident.optim import one_thread
 from skident.oracle.black_box import named_rows, resolve_black_box, resolve_response
@@ -18,7 +18,7 @@ from .verify import verify_same
 __all__ = ["NetworkVerifier"]
 
 
-class NetworkVerifier(BaseEstimator):
+class NetworkVerifier(Estimator):
     """Is a black box the network that is known, and if not, which weights differ?
 
     The estimator of `verify_same`: outputs are compared at inputs chosen within the range of X, and where they differ

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 import time
-import warnings
 from numbers import Real
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from skident.base.checked_data import checked_data
+from skident.base.estimator import Estimator
 from skident.base.parameters import (
     AT_LEAST_ONE,
     POSITIVE,
@@ -42,7 +41,7 @@ from .smaller_network import Compression, compress_network
 __all__ = ["NetworkCompressor"]
 
 
-class NetworkCompressor(NetworkPredictions, BaseEstimator):
+class NetworkCompressor(NetworkPredictions, Estimator):
     """The smallest network whose outputs agree with a given one around samples, to a tolerance.
 
     Finds the fewest hidden units with ``error <= tol``, where the error is measured on held-out rows of X between
@@ -138,7 +137,7 @@ class NetworkCompressor(NetworkPredictions, BaseEstimator):
     _parameter_constraints = {
         "estimator": "no_validation",
         "tol": [POSITIVE],
-        "metric": [StrOptions({"auto", "outputs", "probabilities", "labels", "answers"}, deprecated={"answers"})],
+        "metric": [StrOptions({"auto", "outputs", "probabilities", "labels"})],
         "spread": [POSITIVE],
         "held_out": [Interval(Real, 0, 1, closed="neither")],
         "n_candidates": [AT_LEAST_ONE],
@@ -268,10 +267,7 @@ class NetworkCompressor(NetworkPredictions, BaseEstimator):
 
 
 def _compared(metric, classifies):
-    """What is compared: the metric without its old name and ``auto``."""
-    if metric == "answers":
-        warnings.warn(f"metric={metric!r} is 'outputs' since 0.2.", FutureWarning, stacklevel=2)
-        return "outputs"
+    """What is compared: the metric without ``auto``."""
     return ("labels" if classifies else "outputs") if metric == "auto" else metric
 
 

@@ -52,8 +52,6 @@ class HierarchicalQuadraticNet(RegressorMixin, TransformerMixin, BaseEstimator):
     dtype: Literal["float64", "float32"]
     random_state: int | RandomState | None
     verbose: int
-    n_init: Any
-    lr: Any
     widths_: tuple[Any, ...]
     connections_: tuple[Any, ...]
     alphas_: tuple[Any, ...]
@@ -93,8 +91,6 @@ class HierarchicalQuadraticNet(RegressorMixin, TransformerMixin, BaseEstimator):
         dtype: Literal["float64", "float32"] = ...,
         random_state: int | RandomState | None = ...,
         verbose: int = ...,
-        n_init: Any = ...,
-        lr: Any = ...,
     ) -> None: ...
     def feature_gradients(self, X: ArrayLike, layer: int) -> Array:
         """Gradients of the hidden features with respect to the standardized inputs."""
@@ -152,8 +148,6 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, TransformerMixin, Base
         dtype: Any = ...,
         random_state: Any = ...,
         verbose: Any = ...,
-        n_init: Any = ...,
-        lr: Any = ...,
     ) -> None: ...
     def decision_function(self, X: ArrayLike) -> Array:
         """Logits ``F(x)``; with two classes, the logit of the second class minus that of the first."""

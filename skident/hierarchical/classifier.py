@@ -139,8 +139,6 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
         dtype="float64",
         random_state=None,
         verbose=0,
-        n_init="deprecated",
-        lr="deprecated",
     ):
         self.widths = widths
         self.connections = connections
@@ -164,8 +162,6 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
         self.dtype = dtype
         self.random_state = random_state
         self.verbose = verbose
-        self.n_init = n_init
-        self.lr = lr
 
     def fit(self, X, y):
         """Fit the network.

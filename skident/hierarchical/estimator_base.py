@@ -11,15 +11,15 @@ from numbers import Integral, Real
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skident.base.checked_data import checked_data, in_own_order
+from skident.base.estimator import Estimator
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
 from skident.base.progress import StageLog
-from skident.base.renamed_parameters import OR_DEPRECATED, value_of_renamed
 from skident.base.undetected import undetected_share
 from skident.optim import gram_work, one_thread
 from skident.training.net import Training, resolve_device
@@ -58,7 +58,7 @@ def _single_layers_as_arrays(cls):
 
 
 @_single_layers_as_arrays
-class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
+class QuadraticDenseNetBase(TransformerMixin, Estimator):
     """Parameter constraints, hidden features, fits of single layers, and the path from parameters to a `Fit`.
 
     A subclass checks X and y in `_validated`, gives a `Method` and a `Problem` in `_method_and_problem`, and the
@@ -84,8 +84,6 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
         "dtype": [StrOptions({"float64", "float32"})],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
-        "n_init": [AT_LEAST_ONE, OR_DEPRECATED],
-        "lr": [POSITIVE, None, OR_DEPRECATED],
     }
 
     def __sklearn_is_fitted__(self):
@@ -304,18 +302,13 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
 
     def _solver_options(self, solver):
         """Options of Levenberg-Marquardt and L-BFGS."""
-        n_starts = value_of_renamed(self, "n_starts", "n_init")
-        return SolverOptions(solver, n_starts, self.max_iter, StageLog(self.verbose, type(self).__name__))
-
-    def _learning_rate(self):
-        """`learning_rate`, or its deprecated name."""
-        return value_of_renamed(self, "learning_rate", "lr")
+        return SolverOptions(solver, self.n_starts, self.max_iter, StageLog(self.verbose, type(self).__name__))
 
     def _stochastic_fit(self, method, criterion, noise=0.0, rate=None, max_epochs=40):
         """Training by Adam or SGD, as a function of the problem; `rate` and `max_epochs` are defaults."""
         training = Training(
             optimizer=method.solver,
-            lr=self._learning_rate() or rate or _RATES[method.solver],
+            lr=self.learning_rate or rate or _RATES[method.solver],
             max_epochs=self.max_epochs or max_epochs,
             batch_size=-1 if self.batch_size == "all" else self.batch_size or _BATCH_SIZE,
             weight_decay=_WEIGHT_DECAY if self.l2 == "auto" else float(self.l2),
@@ -331,7 +324,7 @@ class QuadraticDenseNetBase(TransformerMixin, BaseEstimator):
     def _algorithm1_fit(self):
         """Algorithm 1, as a function of the problem."""
         training = Training(
-            lr=self._learning_rate() or _RATES["algorithm1"],
+            lr=self.learning_rate or _RATES["algorithm1"],
             max_epochs=self.max_epochs or _EPOCHS_OF_ALGORITHM1,
             batch_size=-1 if self.batch_size in ("all", None) else self.batch_size,
             device=self.device,

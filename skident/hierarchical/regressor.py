@@ -92,8 +92,6 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         Draws splits, starts and batches. Predictions depend on it, but not on the order of the rows.
     verbose : int, default=0
         1 prints one line per start (to stderr) or epoch, 2 displays skorch's progress bar.
-    n_init, lr : deprecated
-        Old names of `n_starts` and `learning_rate`.
 
     Attributes
     ----------
@@ -214,8 +212,6 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         dtype="float64",
         random_state=None,
         verbose=0,
-        n_init="deprecated",
-        lr="deprecated",
     ):
         self.widths = widths
         self.connections = connections
@@ -236,8 +232,6 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         self.dtype = dtype
         self.random_state = random_state
         self.verbose = verbose
-        self.n_init = n_init
-        self.lr = lr
 
     def fit(self, X, y):
         """Fit the network.

@@ -72,7 +72,6 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         max_iter: Any = ...,
         tol: Any = ...,
         n_starts: int | None = ...,
-        n_init: Any = ...,
         n_jobs: int | None = ...,
         random_state: int | RandomState | None = ...,
         verbose: int = ...,
@@ -138,7 +137,6 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
     tol: float
     learning_rate: float
     n_starts: int
-    n_init: int
     start: tuple[Any, ...] | None
     device: str
     dtype: Literal["float64", "float32"]
@@ -166,7 +164,6 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
         tol: float = ...,
         learning_rate: float = ...,
         n_starts: int = ...,
-        n_init: int = ...,
         start: tuple[Any, ...] | None = ...,
         device: str = ...,
         dtype: Literal["float64", "float32"] = ...,
@@ -224,14 +221,6 @@ class NetworkIdentifier(RegressorMixin, BaseEstimator):
         n_jobs: int | None = ...,
         random_state: int | RandomState | None = ...,
         verbose: int = ...,
-        strategy: Any = ...,
-        extractor: Any = ...,
-        completion: Any = ...,
-        polish: Any = ...,
-        n_check: Any = ...,
-        n_attempts: Any = ...,
-        max_neurons: Any = ...,
-        n_starts: Any = ...,
     ) -> None: ...
     decision_function: Any
     def fit(self, X: Any, y: ArrayLike | None = ...) -> Self:

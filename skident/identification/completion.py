@@ -6,12 +6,13 @@ import re
 import warnings
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skident.base.checked_data import checked_data
+from skident.base.estimator import Estimator
 from skident.base.parameters import (
     ACTIVATION_CHOICES,
     AT_LEAST_ONE,
@@ -22,7 +23,6 @@ from skident.base.parameters import (
 )
 from skident.base.predictions import in_shape_of_targets
 from skident.base.progress import StageLog
-from skident.base.renamed_parameters import DEPRECATED, OR_DEPRECATED, value_of_renamed
 from skident.network import Architecture, FeedforwardNetwork, get_activation
 from skident.optim import one_thread
 from skident.oracle import NotIdentified
@@ -41,7 +41,7 @@ __all__ = ["NetworkCompletion"]
 _DEFAULT_ITERATIONS = {"lm": 200, "gd": 1000, "adam": 1000}
 
 
-class NetworkCompletion(RegressorMixin, BaseEstimator):
+class NetworkCompletion(RegressorMixin, Estimator):
     """Complete entangled weights to a network: fit its scales and biases.
 
     Given the projections ``Z_l = X V_l`` on each layer's entangled weights, the layers' mixing is known,
@@ -72,8 +72,6 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
     n_starts : int, default=4
         Starts tried until one ends with a relative residual below 0.01 (1e-6 for variable projection). Raise it if the
         best one is larger.
-    n_init : int
-        Deprecated: the old name of `n_starts`.
     start : tuple of two array-like of shape (m_1,), default=None
         First-layer scales and biases to start from, as `EntangledWeightExtractor` stores them.
     device : str, default="cpu"
@@ -144,7 +142,6 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
         "tol": [POSITIVE],
         "learning_rate": [POSITIVE],
         "n_starts": [AT_LEAST_ONE],
-        "n_init": [AT_LEAST_ONE, OR_DEPRECATED],
         "start": [tuple, list, None],
         "device": [str],
         "dtype": [StrOptions({"float64", "float32"})],
@@ -164,7 +161,6 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
         tol=1e-13,
         learning_rate=0.025,
         n_starts=4,
-        n_init=DEPRECATED,
         start=None,
         device="cpu",
         dtype="float64",
@@ -180,7 +176,6 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
         self.tol = tol
         self.learning_rate = learning_rate
         self.n_starts = n_starts
-        self.n_init = n_init
         self.start = start
         self.device = device
         self.dtype = dtype
@@ -190,13 +185,6 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "network_")
-
-    def __getattr__(self, name):
-        new = {"misfit_": "residual_", "shifts_": "biases_"}.get(name)
-        if new is not None and self.__sklearn_is_fitted__():
-            warnings.warn(f"{name} is now {new}; the old name will be removed.", FutureWarning, stacklevel=2)
-            return getattr(self, new)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def fit(self, X, y):
         """Fit scales and biases.
@@ -290,7 +278,7 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
 
     def _levenberg_marquardt(self, problem, blocks, Y, start, rng):
         """The best of several starts, in standardized features and outputs."""
-        starts = completion_starts(problem, blocks, start, value_of_renamed(self, "n_starts", "n_init"), rng)
+        starts = completion_starts(problem, blocks, start, self.n_starts, rng)
         log = StageLog(self.verbose, "NetworkCompletion")
         found = best_completion(problem, blocks[0], Y, starts, max_iter=self._max_iter(), tol=self.tol, log=log)
         if found.stopped:

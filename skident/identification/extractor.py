@@ -6,12 +6,13 @@ import warnings
 from numbers import Integral
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skident.base.checked_data import checked_data
+from skident.base.estimator import Estimator
 from skident.base.parameters import (
     ACTIVATION_CHOICES,
     AT_LEAST_ONE,
@@ -22,7 +23,6 @@ from skident.base.parameters import (
     forgotten_on_error,
 )
 from skident.base.progress import StageLog
-from skident.base.renamed_parameters import DEPRECATED, OR_DEPRECATED, value_of_renamed
 from skident.linalg import projection_norms
 from skident.optim import one_thread
 from skident.oracle import DERIVATIVES, BlackBoxError, Oracle
@@ -59,7 +59,7 @@ _HESSIANS_PER_WEIGHT = 6  # times m / m_L: accuracy within a few per cent of the
 _VARIATION_SAMPLES = 100  # of X, that outputs must vary on; budget
 
 
-class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
+class EntangledWeightExtractor(TransformerMixin, Estimator):
     """Recover the entangled weights of a feedforward network from queries.
 
     The entangled weights at ``x*`` are ``V_l = (prod_{k<l} W_k G_k(x*)) W_l``: layer l's weights as functions of the
@@ -95,7 +95,7 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
     max_iter, tol : int and float, default=1000, 1e-8
         Iterations of the power method, and length of a step at which one of its starts has converged.
     n_starts : int, default=None
-        Random starts of its first round; None: twice the number of missing weights. `n_init` is its deprecated name.
+        Random starts of its first round; None: twice the number of missing weights.
     n_jobs : int, default=None
         Threads (or see `joblib.parallel_config`) that query the model at once. The result does not depend on it.
     random_state : int, RandomState or None, default=None
@@ -177,7 +177,6 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         "max_iter": [AT_LEAST_ONE],
         "tol": [POSITIVE],
         "n_starts": [AT_LEAST_ONE, None],
-        "n_init": [AT_LEAST_ONE, None, OR_DEPRECATED],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
@@ -200,7 +199,6 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         max_iter=1000,
         tol=1e-8,
         n_starts=None,
-        n_init=DEPRECATED,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -219,7 +217,6 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         self.max_iter = max_iter
         self.tol = tol
         self.n_starts = n_starts
-        self.n_init = n_init
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -231,12 +228,6 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "components_")
-
-    def __getattr__(self, name):
-        if name == "shifts_" and self.__sklearn_is_fitted__():
-            warnings.warn("shifts_ is now biases_; the old name will be removed.", FutureWarning, stacklevel=2)
-            return self.biases_
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def fit(self, X, y=None):
         """Query the model and recover its entangled weights.
@@ -325,8 +316,7 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         known = np.empty((0, oracle.n_inputs)) if first is None else first.directions.T
         if first is not None and last_layer_visible(architecture) and self.last_layer == "jacobian":
             known = np.concatenate([known, unit_rows(last)])
-        n_starts = value_of_renamed(self, "n_starts", "n_init")
-        search = HessianSearch(n, self.radius, self.n_jobs, n_starts, self.max_iter, self.tol)
+        search = HessianSearch(n, self.radius, self.n_jobs, self.n_starts, self.max_iter, self.tol)
         found = find_entangled_weights(oracle, architecture, known, search, rng, log)
         if found.n_missing > 0:
             n = len(found.vectors)

@@ -7,11 +7,12 @@ import warnings
 from numbers import Integral
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from skident.base.checked_data import checked_data
+from skident.base.estimator import Estimator
 from skident.base.parameters import (
     ACTIVATION_CHOICES,
     AT_LEAST_ONE,
@@ -43,12 +44,8 @@ from .validate import validate
 
 __all__ = ["NetworkIdentifier"]
 
-_DEPRECATED = "deprecated"
-_NEW = {"batch_size", "emulate", "vectorized"}  # options that were no arguments in version 0.1
-_MOVED = tuple(name for name in IdentifierOptions._get_param_names() if name not in _NEW)
 
-
-class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
+class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, Estimator):
     """Recover all weights and biases of a black-box network from queries.
 
     Recovers the feedforward network ``f(x) = g_L(W_L^T ... g_1(W_1^T x + tau_1) ... + tau_L)`` with
@@ -91,8 +88,6 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         Seed of all random choices. Pass an int for reproducible results.
     verbose : int, default=0
         1 shows progress bars and a line per stage.
-    strategy, extractor, completion, polish, n_check, n_attempts, max_neurons, n_starts
-        Moved to `options`; still accepted, with a `FutureWarning`.
 
     Attributes
     ----------
@@ -149,8 +144,6 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
     2021) for tanh, sigmoid and erf; activation boundaries for ReLU; asymptotes for softplus, GELU, SiLU and ELU. The
     guide describes them with their costs.
 
-    Deprecated arguments and `options` describe the same settings; given both, the arguments win.
-
     References
     ----------
     Fiedler, Fornasier, Klock, Rauchensteiner (2021), "Stable Recovery of Entangled Weights".
@@ -189,7 +182,6 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         "n_jobs": [Interval(Integral, None, -1, closed="right"), AT_LEAST_ONE, None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
-        **dict.fromkeys(_MOVED, "no_validation"),
     }
 
     def __init__(
@@ -209,14 +201,6 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         n_jobs=None,
         random_state=None,
         verbose=0,
-        strategy="deprecated",
-        extractor="deprecated",
-        completion="deprecated",
-        polish="deprecated",
-        n_check="deprecated",
-        n_attempts="deprecated",
-        max_neurons="deprecated",
-        n_starts="deprecated",
     ):
         self.estimator = estimator
         self.layer_widths = layer_widths
@@ -232,21 +216,6 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
-        self.strategy = strategy
-        self.extractor = extractor
-        self.completion = completion
-        self.polish = polish
-        self.n_check = n_check
-        self.n_attempts = n_attempts
-        self.max_neurons = max_neurons
-        self.n_starts = n_starts
-
-    def __setstate__(self, state):
-        """Restore an identifier, also one pickled by version 0.1: its moved arguments become `options`."""
-        if "options" not in state:
-            moved = {name: state[name] for name in _MOVED if not _is_default(state.get(name, _DEPRECATED))}
-            state = {**state, "options": IdentifierOptions(**moved), **dict.fromkeys(_MOVED, _DEPRECATED)}
-        super().__setstate__(state)
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "network_")
@@ -347,18 +316,8 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         return X, y, response
 
     def _chosen_options(self):
-        """The options, with deprecated arguments in them."""
+        """The options, checked."""
         chosen = IdentifierOptions() if self.options is None else clone(self.options)
-        moved = {name: getattr(self, name) for name in _MOVED if not _is_default(getattr(self, name))}
-        if moved:
-            given = ", ".join(f"{name}={value!r}" for name, value in moved.items())
-            warnings.warn(
-                f"{', '.join(moved)} moved: write NetworkIdentifier(options=IdentifierOptions({given})). Passing them "
-                "directly ends in the next release.",
-                FutureWarning,
-                stacklevel=3,
-            )
-            chosen.set_params(**moved)
         chosen._validate_params()
         return chosen
 
@@ -391,10 +350,6 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, BaseEstimator):
         if problem.oracle.response == "predict_proba" and not problem.identifies_logits:
             labels = np.arange(max(2, problem.oracle.n_outputs))
             self.classes_ = self._labels = getattr(problem.model, "classes_", labels)
-
-
-def _is_default(value):
-    return isinstance(value, str) and value == _DEPRECATED
 
 
 def _is_refusal(error):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import difflib
 from numbers import Integral
 
-from sklearn.base import BaseEstimator
-
+from skident.base.estimator import Estimator
 from skident.base.parameters import AT_LEAST_ONE, Interval, StrOptions
 
 from .completion import NetworkCompletion
@@ -15,7 +14,7 @@ from .extractor import EntangledWeightExtractor
 __all__ = ["IdentifierOptions"]
 
 
-class IdentifierOptions(BaseEstimator):
+class IdentifierOptions(Estimator):
     """Options of `NetworkIdentifier` that few people change.
 
     Passed as ``NetworkIdentifier(model, options=IdentifierOptions(...))``; in a grid search, tuned as

@@ -40,12 +40,7 @@ class AuditDisplay:
     def from_report(cls, report: AuditReport, *, ax: Any = ..., **kwargs: Any) -> AuditDisplay:
         """Plot the report of `skident.audit.verify_same`."""
     def plot(
-        self,
-        ax: Any = ...,
-        *,
-        outputs_kwargs: dict[Any, Any] | None = ...,
-        weights_kwargs: dict[Any, Any] | None = ...,
-        answers_kwargs: Any = ...,
+        self, ax: Any = ..., *, outputs_kwargs: dict[Any, Any] | None = ..., weights_kwargs: dict[Any, Any] | None = ...
     ) -> AuditDisplay:
         """Plot the differences and the detectable changes."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
@@ -88,7 +86,7 @@ class AuditDisplay:
         """
         return cls(report).plot(ax=ax, **kwargs)
 
-    def plot(self, ax=None, *, outputs_kwargs=None, weights_kwargs=None, answers_kwargs=None):
+    def plot(self, ax=None, *, outputs_kwargs=None, weights_kwargs=None):
         """Plot the differences and the detectable changes.
 
         Parameters
@@ -96,7 +94,7 @@ class AuditDisplay:
         ax : matplotlib Axes or pair of Axes, default=None
             Two Axes (outputs, weights), or one that is split in two. None creates a figure.
         outputs_kwargs, weights_kwargs : dict, default=None
-            For ``Axes.plot`` of the outputs and of the layers' weights. `answers_kwargs` is the old name of the former.
+            For ``Axes.plot`` of the outputs and of the layers' weights.
 
         Returns
         -------
@@ -104,9 +102,6 @@ class AuditDisplay:
             Itself, with `ax_`, `weights_ax_` and `figure_`.
         """
         left, right = axes_pair(ax, "AuditDisplay", rows=False, figsize=(9, 3.6))
-        if answers_kwargs is not None:
-            warnings.warn("answers_kwargs is outputs_kwargs since 0.2.", FutureWarning, stacklevel=2)
-            outputs_kwargs = answers_kwargs
         self._plot_outputs(left, outputs_kwargs or {})
         self._plot_weights(right, weights_kwargs or {})
         self.ax_, self.weights_ax_, self.figure_ = left, right, left.figure

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 
 from skident.network import FeedforwardNetwork
@@ -87,14 +85,6 @@ class WeightRecoveryDisplay:
             recovered_biases=list(aligned.biases),
         )
         return display.plot(ax=ax, **kwargs)
-
-    def __getattr__(self, name):
-        """Names of version 0.1, with a warning."""
-        if name not in ("true_shifts", "recovered_shifts"):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        new = name.replace("shifts", "biases")
-        warnings.warn(f"WeightRecoveryDisplay.{name} is {new} since 0.2.", FutureWarning, stacklevel=2)
-        return getattr(self, new)
 
     @property
     def max_error(self):

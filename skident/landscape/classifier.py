@@ -8,7 +8,7 @@ from numbers import Integral, Real
 
 import numpy as np
 from scipy.special import expit
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skident.base.checked_data import checked_data
 from skident.base.column_scales import scales_for_classes
+from skident.base.estimator import Estimator
 from skident.base.parameters import POSITIVE, Interval, StrOptions, check_magnitudes, forgotten_on_error
 from skident.optim import gram_work, one_thread
 
@@ -29,7 +30,7 @@ __all__ = ["QuadraticNetClassifier"]
 _SEPARATING_RIDGE = 1e-6  # where the classes are separable: small enough for a large margin, large enough for a solver
 
 
-class QuadraticNetClassifier(ClassifierMixin, BaseEstimator):
+class QuadraticNetClassifier(ClassifierMixin, Estimator):
     """A classifier with one hidden layer of quadratic units, with a certificate of global optimality.
 
     Minimizes, over hidden weights W with output weights v of 1 and -1, and over linear and constant terms::

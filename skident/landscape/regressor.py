@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import RegressorMixin, clone
 from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from skident.base.checked_data import checked_data
+from skident.base.estimator import Estimator
 from skident.base.input_range import input_range
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, check_magnitudes, forgotten_on_error
 from skident.linalg import column_units
@@ -37,7 +38,7 @@ _EXACT = 1e-10  # residual variance relative to that of y, below which the targe
 _LOST = 1e-12  # part of M that a factorization loses, relative to M, up to which it is rounding
 
 
-class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
+class QuadraticNetRegressor(RegressorMixin, Estimator):
     """A network with one hidden layer of quadratic units, with a certificate of global optimality.
 
     Minimizes, over hidden weights W with the output weights v fixed, and over linear and constant terms::

@@ -177,7 +177,7 @@ class RankOneOptions:
 
     Attributes
     ----------
-    n_init : int or None
+    n_starts : int or None
         Starts of the first round, ``2 m`` by default; later rounds use twice the number still missing, at least 16.
     phi_min : float
         Value of ``||P_W(u u^T)||_F^2`` from which a maximizer is accepted.
@@ -189,7 +189,7 @@ class RankOneOptions:
         Bound on the ``n D^2`` temporaries of a batch of starts; by default `skident.budget.chunk_bytes`.
     """
 
-    n_init: int | None = None
+    n_starts: int | None = None
     phi_min: float = 0.9
     step_size: float = math.inf
     max_iter: int = 1000
@@ -273,7 +273,7 @@ def find_rank_one(basis, n_features, *, n_vectors=None, known=None, options=None
         missing = wanted - found.shape[0]
         if missing <= 0 or idle == 2:
             break
-        n = max(16, 2 * missing) if round_ or not options.n_init else options.n_init
+        n = max(16, 2 * missing) if round_ or not options.n_starts else options.n_starts
         n_starts += n
         deflated = _deflated_basis(basis, xp.concat([known, found], axis=0))
         pools, phis = [found], [phi]

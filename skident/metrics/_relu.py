@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -37,7 +36,7 @@ class UnitMatchingError(NamedTuple):
     signs: np.ndarray
 
 
-def unit_matching_error(true_network=None, network=None, *, truth=None):
+def unit_matching_error(true_network, network):
     """Errors of directions, biases and output weights of ReLU units, matched one to one up to the sign of (w, b).
 
     Norms of the weights are first moved into the output weights, as ``relu(c t) = c relu(t)`` allows. The assignment
@@ -47,8 +46,6 @@ def unit_matching_error(true_network=None, network=None, *, truth=None):
     ----------
     true_network, network : FeedforwardNetwork or tuple of (W, b, a)
         The true and the recovered one, with one hidden layer and one output; W (d, m), b and a (m,).
-    truth : FeedforwardNetwork or tuple of (W, b, a), default=None
-        Deprecated name of `true_network`, which was the second argument before.
 
     Returns
     -------
@@ -68,10 +65,6 @@ def unit_matching_error(true_network=None, network=None, *, truth=None):
     >>> print(unit_matching_error(truth, flipped).output_weights)
     0.0
     """
-    if truth is not None:
-        message = "truth is deprecated: write unit_matching_error(true_network, network)."
-        warnings.warn(message, FutureWarning, stacklevel=2)
-        true_network, network = truth, true_network if network is None else network
     W, b, a = _units("network", network)
     V, c, e = _units("true_network", true_network)
     if W.shape != V.shape:

@@ -1,7 +1,5 @@
 """Feedforward networks: weights and activations, derivatives, symmetries, conversions and files."""
 
-import warnings
-
 import lazy_loader
 
 from ._affine import (
@@ -22,7 +20,9 @@ from .architecture import Architecture
 from .partly_linear import PartlyLinear, partly_linear, with_linear_skip, with_skip_of_first_layer
 
 # What needs torch is loaded when it is first used.
-_lazy, _, _ = lazy_loader.attach(__name__, submod_attrs={"alignment.modules": ["ModuleAlignment", "align_modules"]})
+__getattr__, _, _ = lazy_loader.attach(
+    __name__, submod_attrs={"alignment.modules": ["ModuleAlignment", "align_modules"]}
+)
 
 __all__ = [
     "ACTIVATIONS",
@@ -51,14 +51,6 @@ __all__ = [
     "with_linear_skip",
     "with_skip_of_first_layer",
 ]
-
-
-def __getattr__(name):
-    """Names that need torch, and those of version 0.1, with a warning."""
-    if name == "output_units":
-        warnings.warn("skident.network.output_units is output_scaling since 0.2.", FutureWarning, stacklevel=2)
-        return output_scaling
-    return _lazy(name)
 
 
 def __dir__():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 
 from .activations import get_activation
@@ -104,13 +103,3 @@ class Architecture:
         Architecture
         """
         return self.with_widths(self.widths[1:])
-
-    def behind(self):
-        """Deprecated name of `after_first_layer`.
-
-        Returns
-        -------
-        Architecture
-        """
-        warnings.warn("Architecture.behind is after_first_layer since 0.2.", FutureWarning, stacklevel=2)
-        return self.after_first_layer()

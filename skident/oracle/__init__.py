@@ -1,7 +1,5 @@
 """Query a black box: adapters, derivatives, accuracy of the outputs, and the count of queries."""
 
-import warnings
-
 from ._accuracy import MAX_NOISE, Accuracy, Precision, measure_accuracy, precision_of
 from ._errors import BlackBoxError, NotIdentified
 from ._logits import (
@@ -41,11 +39,3 @@ __all__ = [
     "probability_bounds",
     "probability_error",
 ]
-
-
-def __getattr__(name):
-    """The name of version 0.1, with a warning."""
-    if name != "MOST_NOISE":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn("skident.oracle.MOST_NOISE is MAX_NOISE since 0.2.", FutureWarning, stacklevel=2)
-    return MAX_NOISE

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import threading
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -26,23 +25,6 @@ RESPONSES = ("predict", "predict_proba")
 _REPEAT_ULPS = 16.0  # ulps of the largest output by which two runs may differ: order of summation in a batch
 _MIN_PRECISE = 0.1  # share of the rows wanted below which `query_precise` gives up
 _DRAW_FACTORS = 2.0 ** np.arange(9)  # spreads that `query_precise` tries, in units of the one wanted
-_RENAMED = {  # since 0.2; the old names are removed in 0.3
-    "ask": "query",
-    "ask_near": "query_precise",
-    "ask_twice": "query_twice",
-    "ask_elsewhere": "query_in_parallel",
-    "at_inputs": "query_inputs",
-    "exact_at_inputs": "derivatives_at_inputs",
-    "settle_units": "standardize_outputs",
-    "confined": "clip_to_range",
-    "shared": "as_black_box",
-    "precise": "is_precise",
-    "n_told": "n_independent_outputs",
-    "offset": "output_center",
-    "unit": "output_scale",
-    "constant": "constant_outputs",
-    "bounds": "output_bounds",
-}
 
 
 class Oracle(OutputScaling, Coordinates, ParallelQueries):
@@ -160,13 +142,6 @@ class Oracle(OutputScaling, Coordinates, ParallelQueries):
         self._chunk_size = ChunkSize(n_inputs, self.budget.max_seconds)
         self._begin_scaling()
         self._counting = threading.Lock()
-
-    def __getattr__(self, name):
-        """Names of version 0.1, with a warning."""
-        if name not in _RENAMED:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        warnings.warn(f"Oracle.{name} is Oracle.{_RENAMED[name]} since 0.2.", FutureWarning, stacklevel=2)
-        return getattr(self, _RENAMED[name])
 
     @property
     def n_queries(self):

@@ -20,7 +20,7 @@ _FORWARD_MODE = threading.Lock()
 def _load_forward_mode():
     """Use forward mode once without torch's warning: it scripts its own decompositions at first use."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="`torch.jit.script` is", category=DeprecationWarning)
+        warnings.filterwarnings("ignore", message="`torch.jit.script` is")
         torch.func.jacfwd(torch.func.jacrev(torch.tanh))(torch.zeros(1))
 
 

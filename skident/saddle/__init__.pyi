@@ -57,7 +57,6 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     dtype: Literal["float64", "float32"]
     random_state: int | RandomState | None
     verbose: int
-    n_restarts: Any
     escape_direction_: list[Array]
     escape_speed_: float
     escape_directions_: list[Any] | Array
@@ -93,7 +92,6 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         dtype: Literal["float64", "float32"] = ...,
         random_state: int | RandomState | None = ...,
         verbose: int = ...,
-        n_restarts: Any = ...,
     ) -> None: ...
     def escape_time_from(self, weights: list[Any], X: ArrayLike, y: ArrayLike, radius: float = ...) -> float:
         """Time of gradient flow on the localized loss from given weights to `radius`, by numerical integration."""

@@ -8,15 +8,15 @@ from numbers import Integral
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skident.base.checked_data import checked_data
+from skident.base.estimator import Estimator
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, check_magnitudes, forgotten_on_error
 from skident.base.progress import StageLog
-from skident.base.renamed_parameters import OR_DEPRECATED, value_of_renamed
 from skident.optim import gram_work, one_thread
 from skident.training.net import resolve_device
 
@@ -32,7 +32,7 @@ _WORK = 1e10  # multiplications in all steps by default: some seconds
 _STEPS = (100, 500)  # bounds on the default number of steps (budget); 400 reach the optimum of Example 1
 
 
-class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """How fast, and in which direction, training from small weights escapes the saddle at the origin.
 
     Near zero weights the loss of a bias-free ReLU network f with L layers is, up to a constant, its localized loss
@@ -72,8 +72,6 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
         1 prints one line per component.
-    n_restarts : deprecated
-        Old name of `n_starts`.
 
     Attributes
     ----------
@@ -159,7 +157,6 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
         "dtype": [StrOptions({"float64", "float32"})],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
-        "n_restarts": [AT_LEAST_ONE, OR_DEPRECATED],
     }
 
     def __init__(
@@ -178,7 +175,6 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
         dtype="float64",
         random_state=None,
         verbose=0,
-        n_restarts="deprecated",
     ):
         self.loss = loss
         self.depth = depth
@@ -193,7 +189,6 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
         self.dtype = dtype
         self.random_state = random_state
         self.verbose = verbose
-        self.n_restarts = n_restarts
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "escape_direction_")
@@ -275,7 +270,7 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
 
     def _ascent(self, X):
         """Budget of the ascent, with the default number of steps."""
-        n_starts, max_iter = value_of_renamed(self, "n_starts", "n_restarts"), self.max_iter
+        n_starts, max_iter = self.n_starts, self.max_iter
         if max_iter is None:
             n_weights = X.shape[1] * self.width + (self.depth - 2) * self.width**2
             max_iter = int(np.clip(_WORK / (n_starts * len(X) * n_weights), *_STEPS))

@@ -9,13 +9,14 @@ from numbers import Integral
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, is_classifier
+from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skident.base.checked_data import checked_data
 from skident.base.column_scales import scales_for_classes
+from skident.base.estimator import Estimator
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions
 from skident.training.net import Training, resolve_device
 
@@ -105,7 +106,7 @@ ATTRIBUTES = """saddles_ : list of Saddle
     n_features_in_ : int"""
 
 
-class SaddleToSaddleBase(BaseEstimator):
+class SaddleToSaddleBase(Estimator):
     """Parameters, training and record of the classifier and the regressor."""
 
     _parameter_constraints = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from itertools import compress, product
 
@@ -37,12 +36,6 @@ class PlanarEscape:
     upper_bound: float
     weights: list
     n_programs: int
-
-    @property
-    def n_programmes(self):
-        """Deprecated name of `n_programs`."""
-        warnings.warn("PlanarEscape.n_programmes is renamed: use n_programs.", FutureWarning, stacklevel=2)
-        return self.n_programs
 
 
 def fastest_planar_escape(X, gradient, *, tol=1e-9, max_subsets=4096):

@@ -10,11 +10,12 @@ from __future__ import annotations
 from numbers import Integral, Real
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from skident.base.checked_data import checked_data
+from skident.base.estimator import Estimator
 from skident.base.parameters import AT_LEAST_ONE, Interval, StrOptions, check_numbers, forgotten_on_error
 from skident.base.progress import StageLog
 from skident.base.undetected import undetected_share
@@ -37,7 +38,7 @@ __all__ = ["TensorReLURegressor"]
 _PREDICTED_ROWS = 2**16  # rows per block of a prediction (memory)
 
 
-class TensorReLURegressor(RegressorMixin, BaseEstimator):
+class TensorReLURegressor(RegressorMixin, Estimator):
     """Learns ``f(x) = sum_i a_i relu(w_i . x + b_i)`` from samples, by tensors of its Hermite expansion or a wide fit.
 
     Minimizes ``sum_n s_n (y_n - f(x_n))^2`` over the weights, biases and output weights of m hidden units, a linear

@@ -170,14 +170,6 @@ def test_a_classifier_shrinks_and_remains_one(classifier, metric):
         assert np.sqrt(np.mean((probabilities - pipeline.predict_proba(X)) ** 2)) < 0.03
 
 
-def test_the_old_name_of_a_metric_warns():
-    network = make_network((2, 3, 1), output_activation="identity", random_state=0)
-    X = np.random.RandomState(0).standard_normal((50, 2))
-    with pytest.warns(FutureWarning, match="outputs"):
-        old = NetworkCompressor(network, metric="answers", random_state=0).fit(X)
-    assert old.network_ == NetworkCompressor(network, metric="outputs", random_state=0).fit(X).network_
-
-
 def networks_of_all_kinds():
     """One network behind every face that has known weights; what `predict` then gives, (n,) or (n, 1)."""
     X = np.random.RandomState(0).standard_normal((100, 3))

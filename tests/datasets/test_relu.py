@@ -76,9 +76,3 @@ def test_networks_that_cannot_be_matched():
         unit_matching_error(FeedforwardNetwork([np.eye(4), np.eye(4)], [np.zeros(4)] * 2, "relu"), network)
     with pytest.raises(ValueError, match="a unit with zero weights"):
         unit_matching_error((np.ones((2, 1)), np.zeros(1), np.ones(1)), (np.zeros((2, 1)), np.zeros(1), np.ones(1)))
-
-
-def test_the_truth_by_its_former_name_warns():
-    network = make_relu_network(1, 4, 3, random_state=0)[2]
-    with pytest.warns(FutureWarning, match="truth is deprecated"):
-        assert unit_matching_error(network, truth=network).weights == 0.0

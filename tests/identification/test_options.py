@@ -1,8 +1,6 @@
-"""Options of the identifier: tuned in searches, checked, and the arguments that they replace."""
+"""Options of the identifier: tuned in searches, and checked."""
 
-import pickle
 import re
-import warnings
 
 import numpy as np
 import pytest
@@ -14,16 +12,6 @@ from skident.datasets import make_network
 
 NETWORK = make_network((5, 4, 2), output_activation="identity", random_state=0)
 X = np.random.RandomState(0).standard_normal((120, 5))
-MOVED = {
-    "strategy": "hessian",
-    "extractor": EntangledWeightExtractor(),
-    "completion": None,
-    "polish": False,
-    "n_check": 50,
-    "n_attempts": 1,
-    "max_neurons": 10,
-    "n_starts": 7,
-}
 
 
 def box(U):
@@ -71,36 +59,6 @@ def test_an_invalid_option_is_refused(name, value):
         identifier.fit(X)
     with pytest.raises(ValueError, match="The 'options' parameter of NetworkIdentifier"):
         NetworkIdentifier(box, options={"n_check": 30}).fit(X)
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("name", MOVED)
-def test_arguments_of_version_0_1_still_work(name):
-    """With a warning that names the call to write instead, and the same result as that call."""
-    names = {"layer_widths": (4, 2), "activation": "tanh", "random_state": 0}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        old = clone(NetworkIdentifier(box, **names, **{name: MOVED[name]}))
-        new = NetworkIdentifier(box, **names, options=IdentifierOptions(**{name: MOVED[name]}))
-    assert repr(old.get_params()[name]) == repr(MOVED[name])
-    with pytest.warns(
-        FutureWarning, match=rf"{name} moved: write NetworkIdentifier\(options=IdentifierOptions\({name}="
-    ):
-        old.fit(X)
-    assert old.network_ == new.fit(X).network_ and old.n_queries_ == new.n_queries_
-
-
-def test_a_state_of_version_0_1_is_restored():
-    """It has no `options`, but their values as attributes of its own."""
-    identifier = NetworkIdentifier(box, layer_widths=(4, 2), activation="tanh", random_state=0)
-    state = {name: value for name, value in vars(identifier).items() if name != "options"}
-    state |= {**IdentifierOptions().get_params(deep=False), "n_check": 50, "polish": False}
-    old = NetworkIdentifier.__new__(NetworkIdentifier)
-    old.__setstate__(state)
-    assert (old.options.n_check, old.options.polish, old.options.n_starts) == (50, False, None)
-    report = clone(old).fit(X).report_
-    assert 50 < report.checked <= 50 + report.n_queries / 10
-    assert pickle.loads(pickle.dumps(NetworkIdentifier())).options is None
 
 
 def test_the_plan_and_what_was_tried_are_reported():

@@ -77,13 +77,6 @@ def test_weights_are_aligned_before_they_are_compared():
     assert [len(s) for s in display.recovered_biases] == [4, 2]
 
 
-def test_old_names_of_biases_warn():
-    truth = make_network((6, 4, 2), random_state=1)
-    display = WeightRecoveryDisplay.from_networks(truth, truth)
-    with pytest.warns(FutureWarning, match="true_shifts is true_biases"):
-        assert display.true_shifts is display.true_biases
-
-
 def test_max_error_is_the_worst_of_all_layers():
     truth = make_network((6, 4, 2), random_state=1)
     assert WeightRecoveryDisplay.from_networks(truth, scrambled(truth, 1e-3)).max_error == pytest.approx(1e-3)

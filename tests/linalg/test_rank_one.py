@@ -196,7 +196,7 @@ def test_deflation_beats_the_coupon_collector(rng):
     """m log m = 246 random starts would be needed to hit every one of 60 equally likely vectors."""
     vectors = unit_rows(rng, 60, 20)
     search = find_rank_one(
-        span_of(vectors), 20, known=vectors[:50], rng=np.random.RandomState(0), options=RankOneOptions(n_init=20)
+        span_of(vectors), 20, known=vectors[:50], rng=np.random.RandomState(0), options=RankOneOptions(n_starts=20)
     )
     assert len(search.vectors) == 10 and search.n_starts <= 52
 
@@ -215,9 +215,9 @@ def test_equal_seeds_equal_answers(make_rng, rng):
 @pytest.mark.parametrize("chunk_bytes", [1, 24 * 100 * 7])
 def test_chunks_change_nothing(chunk_bytes, rng):
     basis = span_of(unit_rows(rng, 25, 10))
-    whole = find_rank_one(basis, 10, rng=np.random.RandomState(0), options=RankOneOptions(n_init=30))
+    whole = find_rank_one(basis, 10, rng=np.random.RandomState(0), options=RankOneOptions(n_starts=30))
     parts = find_rank_one(
-        basis, 10, rng=np.random.RandomState(0), options=RankOneOptions(n_init=30, chunk_bytes=chunk_bytes)
+        basis, 10, rng=np.random.RandomState(0), options=RankOneOptions(n_starts=30, chunk_bytes=chunk_bytes)
     )
     assert whole.n_starts == parts.n_starts and len(whole.vectors) == len(parts.vectors) == 25
     assert distances(whole.vectors, parts.vectors).max() < 1e-8

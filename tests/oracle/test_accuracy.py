@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-import skident.oracle
 from skident.datasets import make_network
 from skident.oracle import Oracle, measure_noise, precision_of
 
@@ -209,8 +208,3 @@ def test_constant_output():
     """It cannot be told from one that is rounded coarsely, so larger spacings are tried too."""
     std, repeatable, n_queries = measure(lambda X: np.tile([1.0, 0.0, 1e9], (len(X), 1)), 0)
     assert repeatable and np.all(std == 0) and n_queries == 143
-
-
-def test_the_old_name_of_the_noise_limit_warns():
-    with pytest.warns(FutureWarning, match="MAX_NOISE"):
-        assert skident.oracle.MOST_NOISE == skident.oracle.MAX_NOISE

@@ -595,12 +595,3 @@ def test_derivatives_need_a_row(method):
 
 def test_names_of_derivatives():
     assert DERIVATIVES == ("auto", "exact", "finite_difference")
-
-
-@pytest.mark.parametrize(("old", "new"), [("ask", "query"), ("confined", "clip_to_range"), ("unit", "output_scale")])
-def test_names_of_version_0_1_warn(old, new):
-    oracle = Oracle(NET, D)
-    with pytest.warns(FutureWarning, match=f"Oracle.{old} is Oracle.{new}"):
-        assert getattr(oracle, old) == getattr(oracle, new)
-    with pytest.raises(AttributeError, match="no attribute 'answer'"):
-        oracle.answer  # noqa: B018

@@ -250,7 +250,7 @@ def find_entangled_weights(oracle, architecture, known, search, rng, log):
             oracle.n_inputs,
             n_vectors=wanted,
             known=known,
-            options=RankOneOptions(n_init=search.n_starts, max_iter=search.max_iter, tol=search.tol),
+            options=RankOneOptions(n_starts=search.n_starts, max_iter=search.max_iter, tol=search.tol),
             rng=rng,
             callback=lambda n_found, _: entry["progress"](min(n_found, wanted)),
         )

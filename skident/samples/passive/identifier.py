@@ -7,12 +7,13 @@ import warnings
 from numbers import Integral, Real
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from skident.base.checked_data import checked_data
+from skident.base.estimator import Estimator
 from skident.base.parameters import (
     ACTIVATION_CHOICES,
     AT_LEAST_ONE,
@@ -54,7 +55,7 @@ _STOPPED = (
 _CONSTANT = 450.0  # units of rounding of the largest target: 1e-13 in double precision
 
 
-class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
+class PassiveNetworkIdentifier(RegressorMixin, Estimator):
     """Weights, biases and widths of the network behind samples (X, y), without queries.
 
     Minimizes ``sum_n s_n |f(x_n) - y_n|^2`` over all weights and biases of the feedforward network f, whose widths are
