@@ -33,7 +33,7 @@ def by_stage(stages):
 
 # %%
 # Recover the network. Its widths are given here.
-truth = make_network((10, 10, 9, 7, 6, 4), shift_scale=0.5, random_state=0)
+truth = make_network((10, 10, 9, 7, 6, 4), bias_scale=0.5, random_state=0)
 X = np.random.default_rng(0).standard_normal((500, 10))
 identifier = NetworkIdentifier(
     lambda X: truth(X),

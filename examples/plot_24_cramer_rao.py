@@ -94,7 +94,7 @@ for activation in ("tanh", "relu"):
     network = make_network(
         WIDTHS,
         activation=activation,
-        shift_scale=0.5,
+        bias_scale=0.5,
         output_activation="identity",
         random_state=0,
     )

@@ -43,7 +43,7 @@ def test_pieces_leave_this_process(client):
 
 
 def test_identification_by_random_starts(backend):
-    network = make_network((6, 5, 3, 1), shift_scale=0.5, output_activation="identity", random_state=0)
+    network = make_network((6, 5, 3, 1), bias_scale=0.5, output_activation="identity", random_state=0)
     X = np.random.RandomState(0).standard_normal((100, 6))
 
     def fit():
@@ -94,7 +94,7 @@ def test_transition(backend):
 
 
 def test_time_is_bounded_on_a_cluster(client):
-    network = make_network((17, 40, 40, 1), shift_scale=0.3, output_activation="identity", random_state=1)
+    network = make_network((17, 40, 40, 1), bias_scale=0.3, output_activation="identity", random_state=1)
     X, began = np.random.RandomState(0).standard_normal((100, 17)), time.perf_counter()
     ended = (
         "The search was ended|max_seconds=1.5 are over, and no network was recovered"  # the latter on a busy machine

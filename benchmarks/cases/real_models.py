@@ -97,7 +97,7 @@ def network(*widths, activation="tanh", n_inputs=D, change=lambda Y, X: Y, befor
     """A random network, and what is done to its inputs and outputs."""
 
     def model(seed):
-        net = make_network((n_inputs, *widths), activation=activation, shift_scale=0.5, random_state=seed, **LINEAR)
+        net = make_network((n_inputs, *widths), activation=activation, bias_scale=0.5, random_state=seed, **LINEAR)
         return (lambda X: change(net(before(X)), X)), samples(seed, n_inputs)[0]
 
     return model

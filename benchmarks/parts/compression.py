@@ -45,7 +45,7 @@ def _trained(data, hidden, seed):
     """A trained network, the rows that it was trained on, other rows, and its score on these."""
     rng = np.random.RandomState(seed)
     if data == "planted":
-        truth = make_network((10, PLANTED_UNITS, 1), output_activation="identity", shift_scale=0.5, random_state=seed)
+        truth = make_network((10, PLANTED_UNITS, 1), output_activation="identity", bias_scale=0.5, random_state=seed)
         X = rng.standard_normal((1000, 10))
         y = truth(2.0 * X)[:, 0]
     else:

@@ -48,7 +48,7 @@ def rows_of(kind, n, rng):
 def planted(widths, activation, seed, per_parameter=10, kind="Gaussian"):
     """Network, samples and values: unit weight columns, biases N(0, 0.3^2), linear output."""
     truth = make_network(
-        (D, *widths), shift_scale=SHIFTS, activation=activation, output_activation="identity", random_state=seed
+        (D, *widths), bias_scale=SHIFTS, activation=activation, output_activation="identity", random_state=seed
     )
     rng = np.random.default_rng(seed + 500)
     X = rows_of(kind, per_parameter * truth.n_parameters, rng)

@@ -60,7 +60,7 @@ def make_hierarchical_target(
 def make_network(
     layer_sizes: Sequence[int],
     *,
-    shift_scale: float = ...,
+    bias_scale: float = ...,
     activation: str = ...,
     output_activation: str | None = ...,
     random_state: int | RandomState | None = ...,
@@ -89,7 +89,7 @@ def make_pyramidal_network(
     n_neurons: int,
     *,
     contraction: float = ...,
-    shift_scale: float = ...,
+    bias_scale: float = ...,
     activation: str = ...,
     random_state: int | RandomState | None = ...,
 ) -> FeedforwardNetwork:

@@ -81,17 +81,17 @@ def pyramidal_widths(n_layers, n_outputs, n_neurons, contraction=0.6):
     return widths
 
 
-def make_network(layer_sizes, *, shift_scale=0.05, activation="tanh", output_activation=None, random_state=None):
+def make_network(layer_sizes, *, bias_scale=0.05, activation="tanh", output_activation=None, random_state=None):
     """Random network of given layer sizes with unit-norm weights.
 
     Layer l maps the activations y of the layer below to ``g(W_l^T y + tau_l)``. The columns of W_l are independent and
-    uniform on the unit sphere of R^{m_{l-1}}, the biases tau_l are independent N(0, `shift_scale` ** 2).
+    uniform on the unit sphere of R^{m_{l-1}}, the biases tau_l are independent N(0, `bias_scale` ** 2).
 
     Parameters
     ----------
     layer_sizes : sequence of int
         The sizes (D, m_1, ..., m_L): inputs first, outputs last.
-    shift_scale : float, default=0.05
+    bias_scale : float, default=0.05
         Standard deviation of the biases; 0 gives a network without biases.
     activation : str, default="tanh"
         Activation of the hidden layers, see :func:`skident.network.get_activation`.
@@ -108,7 +108,7 @@ def make_network(layer_sizes, *, shift_scale=0.05, activation="tanh", output_act
     Raises
     ------
     ValueError
-        If there are fewer than two sizes, if one is not a positive integer, if `shift_scale` is negative or not finite,
+        If there are fewer than two sizes, if one is not a positive integer, if `bias_scale` is negative or not finite,
         or if an activation is unknown.
 
     References
@@ -131,13 +131,13 @@ def make_network(layer_sizes, *, shift_scale=0.05, activation="tanh", output_act
         raise ValueError(
             f"layer_sizes must hold the number of inputs and at least one layer width, got {tuple(sizes)}; try (20, 5)."
         )
-    shift_scale = check_real("shift_scale", shift_scale, lambda s: 0 <= s < np.inf, "a finite number >= 0")
+    bias_scale = check_real("bias_scale", bias_scale, lambda s: 0 <= s < np.inf, "a finite number >= 0")
     rng = check_random_state(random_state)
     weights, biases = [], []
     for fan_in, width in zip(sizes[:-1], sizes[1:]):
         directions = rng.standard_normal((fan_in, width))
         weights.append(directions / np.linalg.norm(directions, axis=0))
-        biases.append(shift_scale * rng.standard_normal(width))
+        biases.append(bias_scale * rng.standard_normal(width))
     output_activation = activation if output_activation is None else output_activation
     return FeedforwardNetwork(weights, biases, activation, output_activation)
 
@@ -149,14 +149,14 @@ def make_pyramidal_network(
     n_neurons,
     *,
     contraction=0.6,
-    shift_scale=0.05,
+    bias_scale=0.05,
     activation="tanh",
     random_state=None,
 ):
     """Random pyramidal network, as in the experiments of the entangled-weights paper.
 
     The widths come from :func:`pyramidal_widths`, weights and biases from :func:`make_network`: unit-norm weights with
-    uniform directions, biases N(0, `shift_scale` ** 2).
+    uniform directions, biases N(0, `bias_scale` ** 2).
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def make_pyramidal_network(
         Number of all neurons, m = m_1 + ... + m_L; the output layer counts.
     contraction : float, default=0.6
         The ratio c of consecutive widths, in (0, 1]; the last layer is exempt.
-    shift_scale : float, default=0.05
+    bias_scale : float, default=0.05
         Standard deviation of the biases. [1]_ writes N(0, 0.05); only with 0.05 as the standard deviation, not as the
         variance, do such networks show the errors that it reports.
     activation : str, default="tanh"
@@ -204,7 +204,7 @@ def make_pyramidal_network(
     widths = pyramidal_widths(n_layers, n_outputs, n_neurons, contraction)
     return make_network(
         (check_count("n_inputs", n_inputs), *widths),
-        shift_scale=shift_scale,
+        bias_scale=bias_scale,
         activation=activation,
         random_state=random_state,
     )

@@ -1,7 +1,7 @@
 """Errors of a recovered subspace, set of weights, function or network; the true one comes first."""
 
 from ._features import feature_recovery_error, neuron_correlation
-from ._network import parameter_error, shift_error
+from ._network import bias_error, parameter_error
 from ._prediction import relative_max_error, relative_mse
 from ._relu import UnitMatchingError, unit_matching_error
 from ._subspace import subspace_distance
@@ -10,6 +10,7 @@ from ._weights import assignment_error, false_positive_rate, recovery_rate
 __all__ = [
     "UnitMatchingError",
     "assignment_error",
+    "bias_error",
     "false_positive_rate",
     "feature_recovery_error",
     "neuron_correlation",
@@ -17,7 +18,6 @@ __all__ = [
     "recovery_rate",
     "relative_max_error",
     "relative_mse",
-    "shift_error",
     "subspace_distance",
     "unit_matching_error",
 ]

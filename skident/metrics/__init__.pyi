@@ -10,6 +10,7 @@ Floats: TypeAlias = NDArray[np.float64]
 __all__ = [
     "UnitMatchingError",
     "assignment_error",
+    "bias_error",
     "false_positive_rate",
     "feature_recovery_error",
     "neuron_correlation",
@@ -17,7 +18,6 @@ __all__ = [
     "recovery_rate",
     "relative_max_error",
     "relative_mse",
-    "shift_error",
     "subspace_distance",
     "unit_matching_error",
 ]
@@ -37,7 +37,7 @@ def parameter_error(true_network: FeedforwardNetwork, network: FeedforwardNetwor
 def recovery_rate(true_weights: ArrayLike, found: ArrayLike, radius: float = 0.05) -> float: ...
 def relative_max_error(y_true: ArrayLike, y_pred: ArrayLike) -> float: ...
 def relative_mse(y_true: ArrayLike, y_pred: ArrayLike) -> float: ...
-def shift_error(true_network: FeedforwardNetwork, network: FeedforwardNetwork) -> float: ...
+def bias_error(true_network: FeedforwardNetwork, network: FeedforwardNetwork) -> float: ...
 def subspace_distance(A: ArrayLike, B: ArrayLike) -> float: ...
 def unit_matching_error(
     true_network: FeedforwardNetwork | tuple[ArrayLike, ArrayLike, ArrayLike],

@@ -6,7 +6,7 @@ import numpy as np
 
 from skident.network import FeedforwardNetwork
 
-__all__ = ["parameter_error", "shift_error"]
+__all__ = ["parameter_error", "bias_error"]
 
 
 def _aligned(true_network, network):
@@ -20,7 +20,7 @@ def _aligned(true_network, network):
     return network.align_to(true_network)
 
 
-def shift_error(true_network, network):
+def bias_error(true_network, network):
     """Relative squared error of the biases, layer by layer.
 
     The paper's E_theta: ``||tau_found - tau||^2 / ||tau||^2`` for every layer, after ``network.align_to(true_network)``
@@ -53,13 +53,13 @@ def shift_error(true_network, network):
     Examples
     --------
     >>> from skident.datasets import make_network
-    >>> from skident.metrics import shift_error
+    >>> from skident.metrics import bias_error
     >>> from skident.network import FeedforwardNetwork
     >>> true_network = make_network((5, 4, 2), random_state=0)
     >>> network = FeedforwardNetwork(
     ...     true_network.weights, [1.1 * b for b in true_network.biases], "tanh", "tanh"
     ... )
-    >>> print(round(float(shift_error(true_network, network).max()), 6))
+    >>> print(round(float(bias_error(true_network, network).max()), 6))
     0.01
     """
     aligned = _aligned(true_network, network)

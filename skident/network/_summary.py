@@ -98,7 +98,7 @@ class Summary:
         -------
         pandas.DataFrame
             Column ``value``, and ``stderr`` if given. Index ``layer`` (from 1), ``unit`` (from 0, the column of
-            ``weights[layer - 1]``) and ``source``: an input, ``unit 0, unit 1, ...`` of the layer before, or ``shift``.
+            ``weights[layer - 1]``) and ``source``: an input, ``unit 0, unit 1, ...`` of the layer before, or ``bias``.
 
         Raises
         ------
@@ -148,7 +148,7 @@ def _labels(network, feature_names):
         raise ValueError(f"feature_names must be {network.n_inputs} names, one per input, got {len(sources)}.")
     labels = []
     for layer, width in enumerate(network.layer_widths, 1):
-        labels += [(layer, unit, source) for unit in range(width) for source in (*sources, "shift")]
+        labels += [(layer, unit, source) for unit in range(width) for source in (*sources, "bias")]
         sources = [f"unit {unit}" for unit in range(width)]
     return labels
 

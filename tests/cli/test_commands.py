@@ -26,7 +26,7 @@ from skident.network import FeedforwardNetwork
 
 
 TOP = Path(skident.__file__).parents[1]
-NETWORK = make_network((4, 5, 2), shift_scale=0.5, output_activation="identity", random_state=0)
+NETWORK = make_network((4, 5, 2), bias_scale=0.5, output_activation="identity", random_state=0)
 
 
 @pytest.fixture

@@ -69,7 +69,7 @@ EXACT = {
 @pytest.mark.parametrize(("activation", "sizes", "additions", "expected"), EXACT.values(), ids=EXACT)
 def test_what_a_smaller_network_represents_is_reduced_to_it(activation, sizes, additions, expected):
     rng = np.random.RandomState(1)
-    network = make_network(sizes, activation=activation, output_activation="identity", shift_scale=0.3, random_state=1)
+    network = make_network(sizes, activation=activation, output_activation="identity", bias_scale=0.3, random_state=1)
     wide = network
     for layer in range(len(sizes) - 2):
         for add in additions:
@@ -90,7 +90,7 @@ def test_what_a_smaller_network_represents_is_reduced_to_it(activation, sizes, a
 def planted():
     """An over-wide regressor of a function of three units, and its rows."""
     X = np.random.RandomState(0).standard_normal((400, 4))
-    truth = make_network((4, 3, 1), output_activation="identity", shift_scale=0.5, random_state=3)
+    truth = make_network((4, 3, 1), output_activation="identity", bias_scale=0.5, random_state=3)
     mlp = MLPRegressor(hidden_layer_sizes=(30,), activation="tanh", solver="lbfgs", alpha=1e-3, random_state=0)
     return mlp.set_params(max_iter=2000, tol=1e-3).fit(X, truth(X)[:, 0]), X
 

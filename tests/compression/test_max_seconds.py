@@ -21,7 +21,7 @@ def with_dead_units(network, n, rng):
 
 
 def relu(widths, seed=0):
-    return make_network(widths, activation="relu", output_activation="identity", random_state=seed, shift_scale=0.3)
+    return make_network(widths, activation="relu", output_activation="identity", random_state=seed, bias_scale=0.3)
 
 
 @pytest.mark.parametrize("widths", [(5, 6, 2), (5, 6, 4, 2)])

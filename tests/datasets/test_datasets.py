@@ -101,8 +101,8 @@ def test_random_state():
 
 
 def test_pyramidal_is_make_network_of_its_widths():
-    pyramidal = make_pyramidal_network(6, 3, 2, 11, contraction=0.5, shift_scale=0.3, random_state=5)
-    direct = make_network((6, *pyramidal_widths(3, 2, 11, 0.5)), shift_scale=0.3, random_state=5)
+    pyramidal = make_pyramidal_network(6, 3, 2, 11, contraction=0.5, bias_scale=0.3, random_state=5)
+    direct = make_network((6, *pyramidal_widths(3, 2, 11, 0.5)), bias_scale=0.3, random_state=5)
     assert pyramidal == direct
 
 
@@ -115,14 +115,14 @@ def test_global_random_stream_is_untouched():
 
 def test_distributions():
     # A coordinate t of a uniform vector on the sphere in R^d has (t + 1) / 2 ~ Beta((d - 1) / 2, (d - 1) / 2).
-    network = make_network((8, 4000), shift_scale=0.05, random_state=0)
+    network = make_network((8, 4000), bias_scale=0.05, random_state=0)
     coordinate = stats.beta(3.5, 3.5, loc=-1, scale=2)
     assert min(stats.kstest(row, coordinate.cdf).pvalue for row in network.weights[0]) > 1e-3
     assert stats.kstest(network.biases[0], stats.norm(scale=0.05).cdf).pvalue > 1e-3
 
 
 def test_no_shifts():
-    assert not any(b.any() for b in make_network((4, 3, 2), shift_scale=0, random_state=0).biases)
+    assert not any(b.any() for b in make_network((4, 3, 2), bias_scale=0, random_state=0).biases)
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ def test_no_shifts():
         ((), {}, "number of inputs and at least one layer width"),
         ((5, 0, 2), {}, r"layer_sizes\[1\] must be an integer >= 1, got 0"),
         ((5, 2.5), {}, r"layer_sizes\[1\] must be an integer"),
-        ((5, 2), {"shift_scale": -0.1}, "shift_scale must be a finite number >= 0"),
-        ((5, 2), {"shift_scale": np.inf}, "shift_scale must be a finite number >= 0"),
+        ((5, 2), {"bias_scale": -0.1}, "bias_scale must be a finite number >= 0"),
+        ((5, 2), {"bias_scale": np.inf}, "bias_scale must be a finite number >= 0"),
         ((5, 2), {"activation": "tangent"}, "activation must be one of"),
         ((5, 2), {"output_activation": "tangent"}, "activation must be one of"),
     ],

@@ -21,7 +21,7 @@ GROWING = {
 @pytest.mark.parametrize("errors", GROWING)
 def test_intervals_cover_as_often_as_they_should(errors, activation):
     """Of fits that weigh all rows alike, to errors of any kind, with 10 outputs per parameter."""
-    options = {"activation": activation, "output_activation": "identity", "shift_scale": 0.5}
+    options = {"activation": activation, "output_activation": "identity", "bias_scale": 0.5}
     network = make_network((4, 5, 2), **options, random_state=0)
     truth, ratios = network.canonical(), []
     for seed in range(16):
@@ -37,7 +37,7 @@ def test_intervals_cover_as_often_as_they_should(errors, activation):
 
 
 def test_the_units_of_inputs_and_outputs_do_not_matter(rng):
-    network = make_network((3, 4, 1), shift_scale=0.3, output_activation="identity", random_state=0)
+    network = make_network((3, 4, 1), bias_scale=0.3, output_activation="identity", random_state=0)
     U = rng.standard_normal((200, 3))
     sample = FitSample(U, network(U) + 1e-3 * rng.standard_normal((200, 1)), np.full(1, 1e-3))
     weights, biases = standard_errors_of_fit(network, sample)

@@ -44,7 +44,7 @@ CASES = {
 def case(request, rng):
     """A problem, parameters that do not solve it, and the Jacobian there by differences."""
     sizes, activation, output = CASES[request.param]
-    network = make_network(sizes, activation=activation, shift_scale=0.3, random_state=0)
+    network = make_network(sizes, activation=activation, bias_scale=0.3, random_state=0)
     network = FeedforwardNetwork(network.weights, network.biases, activation, output)
     U, Y = rng.standard_normal((17, sizes[0])), rng.standard_normal((17, sizes[-1]))
 
@@ -207,7 +207,7 @@ def test_rows_count_weights():
 
 RNG = np.random.RandomState(0)
 U = RNG.standard_normal((60, 3))
-TRUTH = make_network((3, 2, 2), shift_scale=0.3, output_activation="identity", random_state=0)
+TRUTH = make_network((3, 2, 2), bias_scale=0.3, output_activation="identity", random_state=0)
 ROWS = WeightedSamples(U, TRUTH(U) + 0.1 * RNG.standard_normal((60, 2)))
 PRIOR = Prior((0.3, 0.5), (0.1, 7.0), 0.01)
 

@@ -16,7 +16,7 @@ from skident.optim import Ending, batched_levenberg_marquardt
 @pytest.mark.parametrize(("inner", "outer"), [(1e150, 1.0), (1e-150, 1.0), (1.0, 1e300), (1.0, 1e-290), (1e150, 1e100)])
 def test_units_whose_squares_float64_does_not_hold(inner, outer):
     """The errors of weights and shifts come in the weights' units, whatever those of inputs and answers are."""
-    network = make_network((4, 3, 2), shift_scale=0.3, output_activation="identity", random_state=0)
+    network = make_network((4, 3, 2), bias_scale=0.3, output_activation="identity", random_state=0)
     U = np.random.default_rng(0).standard_normal((200, 4))
     weights, shifts = standard_errors(network, U, 1e-3)
     scaled = change_inputs(network, np.zeros(4), np.full(4, 1.0 / inner))
@@ -58,7 +58,7 @@ def least_squares(architecture, rows, starts):
 
 
 def rows_of(widths, n, seed, noise=None):
-    truth = make_network((3, *widths), shift_scale=0.3, output_activation="identity", random_state=seed)
+    truth = make_network((3, *widths), bias_scale=0.3, output_activation="identity", random_state=seed)
     rng = np.random.RandomState(seed)
     U = rng.standard_normal((n, 3))
     Y = truth(U)

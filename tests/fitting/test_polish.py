@@ -22,9 +22,9 @@ def bent(network, size, rng):
 
 
 CASES = {
-    "linear output": make_network((5, 4, 2), shift_scale=0.5, output_activation="identity", random_state=0),
-    "two layers": make_network((5, 6, 2), shift_scale=0.5, random_state=0),
-    "three layers": make_network((6, 5, 4, 2), shift_scale=0.3, activation="erf", random_state=0),
+    "linear output": make_network((5, 4, 2), bias_scale=0.5, output_activation="identity", random_state=0),
+    "two layers": make_network((5, 6, 2), bias_scale=0.5, random_state=0),
+    "three layers": make_network((6, 5, 4, 2), bias_scale=0.3, activation="erf", random_state=0),
 }
 
 
@@ -74,7 +74,7 @@ def test_from_an_oracle(name, rng):
 def test_a_close_start_of_many_parameters_has_one_round(size, n_stages, monkeypatch, rng):
     """40 rows tell how close it is; then it has about 1.5 answers a parameter."""
     monkeypatch.setattr("skident.fitting.polish._FRUGAL_PARAMETERS", range(10, 100))
-    network = make_network((8, 10, 8, 3), output_activation="identity", shift_scale=0.3, random_state=0)
+    network = make_network((8, 10, 8, 3), output_activation="identity", bias_scale=0.3, random_state=0)
     oracle, log = Oracle(network, 8), StageLog()
     found, misfit, _ = polish_from_oracle(oracle, bent(network, size, rng), np.random.RandomState(0), log)
     assert misfit < 1e-14 and parameter_error(network, found) < 1e-10
@@ -84,7 +84,7 @@ def test_a_close_start_of_many_parameters_has_one_round(size, n_stages, monkeypa
 
 
 def test_many_parameters_from_an_oracle(rng):
-    network = make_network((12, 48, 46, 3), output_activation="identity", shift_scale=0.3, random_state=0)
+    network = make_network((12, 48, 46, 3), output_activation="identity", bias_scale=0.3, random_state=0)
     oracle = Oracle(network, 12)
     found, misfit, _ = polish_from_oracle(oracle, bent(network, 1e-5, rng), np.random.RandomState(0), StageLog())
     assert misfit < 1e-14 and parameter_error(network, found) < 1e-10
@@ -136,7 +136,7 @@ def test_points_for_deep_units_show_units_that_hardly_ever_move():
 
 def test_a_thorough_polish_shows_what_a_usual_one_leaves_open():
     """A steep second layer: fewer answers are explained by a network that is wrong elsewhere."""
-    network = make_network((4, 8, 4, 2), shift_scale=0.5, output_activation="identity", random_state=0)
+    network = make_network((4, 8, 4, 2), bias_scale=0.5, output_activation="identity", random_state=0)
     truth = FeedforwardNetwork([W * s for W, s in zip(network.weights, (3.0, 6.0, 1.0))], network.biases, "tanh")
     start, oracle = bent(truth, 1e-6, np.random.default_rng(0)), Oracle(lambda X: truth(X), 4)
     log = StageLog(False, "test")
@@ -179,7 +179,7 @@ def test_standard_errors_are_those_of_repeated_fits(name, size, rng):
 
 @pytest.mark.parametrize("size", [1e-6, 1e-3])
 def test_standard_errors_of_relu_are_those_of_networks_in_standard_form(size, rng):
-    shape = {"activation": "relu", "output_activation": "identity", "shift_scale": 0.3, "random_state": 0}
+    shape = {"activation": "relu", "output_activation": "identity", "bias_scale": 0.3, "random_state": 0}
     network = make_network((4, 5, 2), **shape).canonical()
     U, truth, given = rng.standard_normal((600, 4)), parameters(network.weights, network.biases), []
     for _ in range(30):
@@ -194,7 +194,7 @@ def test_outputs_are_weighted_by_their_noise():
     noise, gains = np.array([1e-6, 1e-3]), []
     for seed in range(10):
         rng = np.random.default_rng(seed)
-        network = make_network((5, 6, 2), shift_scale=0.5, random_state=seed)
+        network = make_network((5, 6, 2), bias_scale=0.5, random_state=seed)
         U = rng.standard_normal((1000, 5))
         Y = network(U) + noise * rng.standard_normal((1000, 2))
         start, truth = bent(network, 1e-3, rng), network.weights[0]
@@ -235,7 +235,7 @@ def test_noise_below_rounding_is_none(rng):
 UNDETERMINED = {
     "too few inputs": (CASES["two layers"], 10, "do not determine all"),
     "relu": (
-        make_network((4, 3, 2), activation="relu", output_activation="identity", shift_scale=1e3, random_state=0),
+        make_network((4, 3, 2), activation="relu", output_activation="identity", bias_scale=1e3, random_state=0),
         500,
         "never move",
     ),

@@ -16,7 +16,7 @@ from tests.references import reference_residual_jacobian
 
 
 def planted(widths, activation="tanh", seed=0):
-    return make_network(widths, activation=activation, output_activation="identity", shift_scale=0.3, random_state=seed)
+    return make_network(widths, activation=activation, output_activation="identity", bias_scale=0.3, random_state=seed)
 
 
 def bent(network, size, rng):

@@ -23,7 +23,7 @@ def bent(network, size, rng):
 @pytest.mark.parametrize("size", [1e-4, 1e-7])
 def test_to_rounding_also_outside_of_the_span(activation, outputs, size, rng):
     network = make_network(
-        (30, 5, 4, outputs), activation=activation, output_activation="identity", shift_scale=0.3, random_state=0
+        (30, 5, 4, outputs), activation=activation, output_activation="identity", bias_scale=0.3, random_state=0
     )
     oracle, log = Oracle(network, 30), StageLog()
     found, residual, sample = polish_within_span(oracle, bent(network, size, rng), np.random.RandomState(0), log)

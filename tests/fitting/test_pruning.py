@@ -34,7 +34,7 @@ def superfluous(network, kind, layer):
 @pytest.mark.parametrize("layer", [0, 1])
 @pytest.mark.parametrize("kind", ["copy", "opposite copy", "no outgoing weights", "constant"])
 def test_superfluous_units_cost_nothing_and_can_go(kind, layer, rng):
-    network = make_network((6, 5, 4, 2), shift_scale=0.3, random_state=0)
+    network = make_network((6, 5, 4, 2), bias_scale=0.3, random_state=0)
     U = rng.standard_normal((100, 6))
     wide = superfluous(network, kind, layer)
     costs, takeovers = removal_costs(wide, U)
@@ -82,7 +82,7 @@ CHANGES = {
 @pytest.mark.parametrize("name", CHANGES)
 def test_counted_in_its_layer(name, layer):
     change, n_redundant = CHANGES[name]
-    network = with_layer(make_network((6, 5, 4, 2), shift_scale=0.3, random_state=0), layer, change)
+    network = with_layer(make_network((6, 5, 4, 2), bias_scale=0.3, random_state=0), layer, change)
     expected = [0, 0]
     expected[layer] = n_redundant
     assert redundant_units(network) == expected

@@ -47,7 +47,7 @@ def padded(network, layer, n, rng, size=1e-3):
 @pytest.mark.parametrize("output", ["tanh", "identity"])
 @pytest.mark.parametrize("sizes", [(5, 3), (5, 4, 1), (6, 5, 4, 2)])
 def test_a_network_through_answers(sizes, output, rng):
-    network = make_network(sizes, shift_scale=0.5, output_activation=output, random_state=0)
+    network = make_network(sizes, bias_scale=0.5, output_activation=output, random_state=0)
     sample, starts = sampler(network, rng), []
     found, misfit = fit_from_random_starts(
         sample,
@@ -104,7 +104,7 @@ def test_wide_starts_that_get_nowhere_leave_something(rng):
 
 
 def test_jobs_do_not_change_the_result(rng):
-    network = make_network((5, 4, 1), shift_scale=0.5, random_state=3)
+    network = make_network((5, 4, 1), bias_scale=0.5, random_state=3)
     found = [
         fit_from_random_starts(
             sampler(network, np.random.default_rng(0)),
@@ -119,7 +119,7 @@ def test_jobs_do_not_change_the_result(rng):
 
 
 def test_from_a_stem(rng):
-    network = make_network((5, 6, 3, 2), shift_scale=0.3, random_state=0)
+    network = make_network((5, 6, 3, 2), bias_scale=0.3, random_state=0)
     stem = network.weights[0], network.biases[0] + 0.1
     found, misfit = fit_from_random_starts(
         sampler(network, rng), 5, Architecture((6, 3, 2), "tanh", "tanh"), np.random.RandomState(0), stem=stem
@@ -130,7 +130,7 @@ def test_from_a_stem(rng):
 
 @pytest.mark.parametrize(("layer", "n"), [(0, 3), (1, 2)])
 def test_pruning_to_given_and_to_smallest_widths(layer, n, rng):
-    network = make_network((6, 5, 4, 2), shift_scale=0.3, random_state=0)
+    network = make_network((6, 5, 4, 2), bias_scale=0.3, random_state=0)
     U = rng.standard_normal((600, 6))
     start = padded(network, layer, n, rng)
     for found, misfit in (
@@ -149,7 +149,7 @@ def test_pruning_below_what_is_needed_says_so(rng):
 
 @pytest.mark.parametrize(("at_least", "exact"), [((1, 2), ()), ((5, 2), (0,))])
 def test_smallest_network(at_least, exact, rng):
-    network = make_network((6, 5, 2), shift_scale=0.3, random_state=0)
+    network = make_network((6, 5, 2), bias_scale=0.3, random_state=0)
     found, misfit = fit_smallest_network(
         sampler(network, rng), 6, Architecture(at_least, "tanh", "tanh"), np.random.RandomState(0), exact=exact
     )
@@ -157,7 +157,7 @@ def test_smallest_network(at_least, exact, rng):
 
 
 def test_no_smallest_network_within_bounds(rng):
-    network = make_network((6, 12, 2), shift_scale=0.3, random_state=0)
+    network = make_network((6, 12, 2), bias_scale=0.3, random_state=0)
     found, misfit = fit_smallest_network(
         sampler(network, rng), 6, Architecture((1, 2), "tanh", "tanh"), np.random.RandomState(0), max_neurons=8
     )
@@ -167,7 +167,7 @@ def test_no_smallest_network_within_bounds(rng):
 def test_wide_layers_without_a_deadline_are_warned_of(rng, monkeypatch):
     monkeypatch.setattr("skident.fitting.random_starts._SLOW_SIZE", 8)
     options = {"min_architecture": Architecture((1, 2), "tanh", "tanh"), "max_neurons": 8}
-    sample = sampler(make_network((4, 2, 2), shift_scale=0.3, random_state=0), rng)
+    sample = sampler(make_network((4, 2, 2), bias_scale=0.3, random_state=0), rng)
     with pytest.warns(ConvergenceWarning, match="minutes to hours: max_seconds bounds the search"):
         found, _ = fit_smallest_network(sample, 4, rng=np.random.RandomState(0), **options)
     assert found.layer_widths == (2, 2)
@@ -257,7 +257,7 @@ RIDGE = 1e-7
 def case(request, rng):
     """A network, inputs, and answers of no such network."""
     sizes, activation = request.param
-    network = make_network(sizes, activation=activation, output_activation="identity", shift_scale=0.3, random_state=0)
+    network = make_network(sizes, activation=activation, output_activation="identity", bias_scale=0.3, random_state=0)
     return network, rng.standard_normal((40, sizes[0])), rng.standard_normal((40, sizes[-1]))
 
 
@@ -307,7 +307,7 @@ def test_a_cost_that_is_not_finite_is_infinite(case):
 
 
 def test_a_fit_from_nearby_and_one_without_time(rng):
-    truth = make_network((4, 5, 3, 2), output_activation="identity", shift_scale=0.3, random_state=1)
+    truth = make_network((4, 5, 3, 2), output_activation="identity", bias_scale=0.3, random_state=1)
     rough = truth.with_parameters([W + 0.1 * rng.standard_normal(W.shape) for W in truth.weights], truth.biases)
     U = rng.standard_normal((300, 4))
     Y = 100.0 + truth(U) * [1.0, 1e-3]

@@ -16,7 +16,7 @@ from tests.fuzz.test_samples import EXTREME, FUZZ, tables
 from tests.identifiers import make_identifier
 
 NETWORKS = {
-    D: make_network((D, 3, 2), shift_scale=0.5, output_activation="identity", random_state=D) for D in (2, 3, 4, 6)
+    D: make_network((D, 3, 2), bias_scale=0.5, output_activation="identity", random_state=D) for D in (2, 3, 4, 6)
 }
 
 

@@ -21,11 +21,11 @@ from skident.datasets import make_network
 Lie = namedtuple("Lie", "name make ends says options seconds", defaults=("", {}, 3.0))
 
 ROWS = np.random.RandomState(0).standard_normal((60, 4))
-ONE = make_network((4, 3, 1), shift_scale=0.5, output_activation="identity", random_state=1)
-TWO = make_network((4, 3, 2), shift_scale=0.5, output_activation="identity", random_state=1)
-DEEP = make_network((4, 4, 2, 2), shift_scale=0.5, output_activation="identity", random_state=1)
-RELU = make_network((4, 3, 1), shift_scale=0.5, activation="relu", output_activation="identity", random_state=1)
-SIGMOID = make_network((4, 3, 1), shift_scale=0.5, activation="sigmoid", output_activation="identity", random_state=1)
+ONE = make_network((4, 3, 1), bias_scale=0.5, output_activation="identity", random_state=1)
+TWO = make_network((4, 3, 2), bias_scale=0.5, output_activation="identity", random_state=1)
+DEEP = make_network((4, 4, 2, 2), bias_scale=0.5, output_activation="identity", random_state=1)
+RELU = make_network((4, 3, 1), bias_scale=0.5, activation="relu", output_activation="identity", random_state=1)
+SIGMOID = make_network((4, 3, 1), bias_scale=0.5, activation="sigmoid", output_activation="identity", random_state=1)
 W = np.random.RandomState(3).standard_normal((4, 3))
 
 

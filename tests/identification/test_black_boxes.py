@@ -492,7 +492,7 @@ def test_clipping_without_a_statement(sizes, output):
 
 def test_clipped_answers_are_named_as_such():
     """If the queries left do not suffice to look for them: with a given activation that comes last."""
-    network = make_network((6, 5, 2), shift_scale=0.5, output_activation="identity", random_state=0)
+    network = make_network((6, 5, 2), bias_scale=0.5, output_activation="identity", random_state=0)
     X = np.random.RandomState(0).standard_normal((100, 6))
     spread = network(X).std(axis=0)
     clipped = NetworkIdentifier(

@@ -22,7 +22,7 @@ SCARCE = {"max_memory": "1.1MB"}
 
 
 def relu_network(widths, seed):
-    return make_network(widths, activation="relu", output_activation="identity", shift_scale=0.5, random_state=seed)
+    return make_network(widths, activation="relu", output_activation="identity", bias_scale=0.5, random_state=seed)
 
 
 def test_a_small_network_is_identified_in_little_memory(rng):

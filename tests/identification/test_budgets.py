@@ -12,8 +12,8 @@ from skident.identification.methods import second_layer
 from skident.oracle import Budget, NotIdentified, Oracle, OutOfBudgetError
 from tests.identifiers import make_identifier
 
-NETWORK = make_network((8, 6, 4, 1), shift_scale=0.5, output_activation="identity", random_state=0)
-WIDE = make_network((17, 40, 40, 1), shift_scale=0.3, output_activation="identity", random_state=1)
+NETWORK = make_network((8, 6, 4, 1), bias_scale=0.5, output_activation="identity", random_state=0)
+WIDE = make_network((17, 40, 40, 1), bias_scale=0.3, output_activation="identity", random_state=1)
 # Beyond the limit a step of a fit that has begun is made to its end; without the limit these cases take minutes.
 SLACK = 20.0
 pytestmark = pytest.mark.usefixtures("own_seconds")
@@ -125,7 +125,7 @@ def _forest(seed):
 
 def _network(*sizes, activation):
     return lambda seed: make_network(
-        sizes, activation=activation, output_activation="identity", shift_scale=0.5, random_state=seed
+        sizes, activation=activation, output_activation="identity", bias_scale=0.5, random_state=seed
     )
 
 

@@ -158,7 +158,7 @@ def test_units_that_are_all_off_need_no_clip():
 
 def test_rows_that_repeat_are_no_plateau():
     X = np.repeat(np.random.RandomState(0).standard_normal((4, 3)), 30, axis=0)
-    truth = make_network((3, 4, 1), output_activation="identity", shift_scale=0.5, random_state=0)
+    truth = make_network((3, 4, 1), output_activation="identity", bias_scale=0.5, random_state=0)
     found, text = _fitted(lambda V: truth(V)[:, 0], X)
     assert found.report_.exact and found.network_.output_range is None and not text
 

@@ -13,7 +13,7 @@ from skorch.callbacks import EarlyStopping
 
 from skident import EntangledWeightExtractor, NetworkCompletion
 from skident.datasets import make_network
-from skident.metrics import relative_max_error, shift_error
+from skident.metrics import bias_error, relative_max_error
 from skident.network import FeedforwardNetwork
 
 NETWORKS = {
@@ -55,7 +55,7 @@ def test_exact_from_all_features(name, X):
     X_new = np.random.default_rng(1).standard_normal((300, 10))
     assert relative_max_error(network(X_new), model.predict(features(network, X_new))) < 1e-10
     assert model.n_iter_ >= 1 and len(model.history_) >= 2
-    assert shift_error(network, whole(model, network)).max() < 1e-16
+    assert bias_error(network, whole(model, network)).max() < 1e-16
 
 
 def whole(model, network):

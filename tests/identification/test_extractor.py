@@ -142,7 +142,7 @@ def test_saturation_is_exact_where_hessians_are_close(X):
 @pytest.mark.parametrize("n_hidden", [1, 16])
 def test_width_found_by_saturation(n_hidden, X):
     """Also above the number of inputs."""
-    network = make_network((12, n_hidden, 2), shift_scale=0.5, output_activation="identity", random_state=0)
+    network = make_network((12, n_hidden, 2), bias_scale=0.5, output_activation="identity", random_state=0)
     extractor = extract(network, X, layer_widths=None)
     assert extractor.layer_widths_ == (n_hidden, 2)
     check_found(network, extractor, atol=1e-6)

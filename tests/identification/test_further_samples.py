@@ -23,7 +23,7 @@ DEVIATIONS = ("bump", "slab", "ball")
 
 def network(activation, seed, n_outputs=1):
     return make_network(
-        (D, 6, n_outputs), activation=activation, output_activation="identity", shift_scale=0.5, random_state=seed
+        (D, 6, n_outputs), activation=activation, output_activation="identity", bias_scale=0.5, random_state=seed
     )
 
 
@@ -123,7 +123,7 @@ def test_samples_stay_in_the_range():
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 def test_points_lie_beside_the_boundaries_of_all_units(activation):
-    f = make_network((D, 6, 4, 1), activation=activation, shift_scale=0.5, random_state=0)
+    f = make_network((D, 6, 4, 1), activation=activation, bias_scale=0.5, random_state=0)
     U = near_boundaries(f, np.random.RandomState(0).standard_normal((400, D)), np.random.RandomState(0))
     first = U @ f.weights[0] + f.biases[0]
     second = FeedforwardNetwork(f.weights[:2], f.biases[:2], activation)(U)

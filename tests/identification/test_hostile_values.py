@@ -21,7 +21,7 @@ WRONG = {
 
 
 def network(activation="relu", widths=(4, 5, 1)):
-    return make_network(widths, activation=activation, output_activation="identity", random_state=0, shift_scale=0.3)
+    return make_network(widths, activation=activation, output_activation="identity", random_state=0, bias_scale=0.3)
 
 
 def wrong_beyond(model, row, wrong):

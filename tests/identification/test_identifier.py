@@ -129,7 +129,7 @@ def test_activations_that_do_not_saturate(activation, output, X):
 
 @pytest.mark.parametrize("n_hidden", [1, 5, 14])
 def test_width_found(n_hidden, X):
-    network = make_network((8, n_hidden, 2), shift_scale=0.5, output_activation="identity", random_state=0)
+    network = make_network((8, n_hidden, 2), bias_scale=0.5, output_activation="identity", random_state=0)
     model = identifier(network, layer_widths=None).fit(X)
     assert model.layer_widths_ == (n_hidden, 2)
     check_exact(network, model, X)
@@ -612,7 +612,7 @@ def test_ways_that_relu_does_not_allow(options, match, X):
 @pytest.mark.parametrize("sizes", [(8, 6, 2), (5, 8, 6, 2)])
 def test_relu_units_behind_outputs_with_limits(sizes, output):
     """The layers before the outputs' activation, from outputs that keep clear of its limits."""
-    network = make_network(sizes, activation="relu", output_activation=output, shift_scale=0.5, random_state=0)
+    network = make_network(sizes, activation="relu", output_activation=output, bias_scale=0.5, random_state=0)
     X = np.random.RandomState(0).standard_normal((200, sizes[0]))
     named = {} if output != "erf" else {"activation": "relu", "output_activation": "erf"}
     found = NetworkIdentifier(lambda X: network(X), **named, random_state=0).fit(X)
@@ -625,7 +625,7 @@ def test_relu_units_behind_outputs_with_limits(sizes, output):
 def test_relu(widths, rng):
     """More units than inputs, by the kinks along lines."""
     sizes = (10, 15, 1)
-    network = make_network(sizes, activation="relu", output_activation="identity", shift_scale=0.5, random_state=0)
+    network = make_network(sizes, activation="relu", output_activation="identity", bias_scale=0.5, random_state=0)
     X = rng.standard_normal((200, 10))
     model = NetworkIdentifier(lambda X: network(X), layer_widths=widths, activation="relu", random_state=0).fit(X)
     assert model.report_.exact and model.report_.route == "activation boundaries" and model.layer_widths_ == (15, 1)
@@ -685,7 +685,7 @@ NOISY = {
 def test_noise_costs_accuracy_in_proportion_and_is_said(kind, sizes, X, rng):
     """Errors of the answers and of the weights within some tens of the noise, and never called exact."""
     disturb, size = NOISY[kind]
-    network = make_network(sizes, shift_scale=0.3, random_state=1)
+    network = make_network(sizes, bias_scale=0.3, random_state=1)
     model = identifier(network, lambda A: disturb(network(A), rng))
     with pytest.warns(ConvergenceWarning, match="noise or rounding of .* stderr_ holds the standard errors"):
         model.fit(X)
@@ -802,7 +802,7 @@ def test_as_many_units_as_inputs_behind_rounding(name, X):
 def test_signs_of_units_without_symmetry(activation, strategy, X):
     """One hidden layer by Hessians or profiles; softplus, gelu and silu units have signs, their directions do not."""
     network = make_network(
-        (X.shape[1], 6, 1), activation=activation, output_activation="identity", shift_scale=0.3, random_state=3
+        (X.shape[1], 6, 1), activation=activation, output_activation="identity", bias_scale=0.3, random_state=3
     )
     found = NetworkIdentifier(
         network, layer_widths=(6, 1), options=IdentifierOptions(strategy=strategy), random_state=0
@@ -839,7 +839,7 @@ def test_a_box_that_rejects_far_inputs(X):
 @pytest.mark.parametrize("extra", [1, 2])
 def test_too_many_inner_units_are_never_called_exact(extra, X):
     """A network with a unit too many answers just as well, but its weights are not determined."""
-    network = make_network((X.shape[1], 7, 4, 2), shift_scale=0.3, random_state=0)
+    network = make_network((X.shape[1], 7, 4, 2), bias_scale=0.3, random_state=0)
     with pytest.warns(ConvergenceWarning, match="do not determine all weights.*Stage 'widths' failed|not exact"):
         model = identifier(network, lambda A: network(A), layer_widths=(7, 4 + extra, 2)).fit(X)
     assert not model.report_.exact

@@ -31,7 +31,7 @@ def service(model, low, high, beyond):
 
 
 def network_of(activation, sizes, seed):
-    return make_network(sizes, activation=activation, output_activation="identity", shift_scale=0.5, random_state=seed)
+    return make_network(sizes, activation=activation, output_activation="identity", bias_scale=0.5, random_state=seed)
 
 
 BEYOND = ("raises", np.nan, 0.0, -1.0)

@@ -401,7 +401,7 @@ def test_bad_labels(model, match):
 def test_a_model_that_lies_at_random_is_never_exact(seed, own_seconds):
     """One label of 1,000 is wrong: some 20 of those queried; those off the boundary contradict the network."""
     network = make_network(
-        (6, 4, 1), activation="relu", output_activation="identity", random_state=seed, shift_scale=0.3
+        (6, 4, 1), activation="relu", output_activation="identity", random_state=seed, bias_scale=0.3
     )
     X, rng = np.random.RandomState(0).standard_normal((300, 6)), np.random.RandomState(seed)
     threshold = np.median(network(X))

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("own_seconds")
 
 def small_network(activation, seed):
     return make_network(
-        (4, 5, 1), activation=activation, shift_scale=0.5, output_activation="identity", random_state=seed
+        (4, 5, 1), activation=activation, bias_scale=0.5, output_activation="identity", random_state=seed
     )
 
 
@@ -135,7 +135,7 @@ def test_inputs_beyond_the_largest_float32():
 def test_a_rarely_active_unit_that_is_missing_is_no_agreement(rng):
     """Of float32 outputs: a unit active at one sample in 1,000 is found, or the network does not agree."""
     for seed in range(3):
-        options = {"activation": "relu", "output_activation": "identity", "shift_scale": 0.5}
+        options = {"activation": "relu", "output_activation": "identity", "bias_scale": 0.5}
         network = make_network((4, 5, 1), **options, random_state=seed)
         biases = np.concatenate([[-3.0], network.biases[0][1:]])
         network = network.with_parameters(network.weights, [biases, network.biases[1]])

@@ -115,7 +115,7 @@ MAPS = [(1000.0, 1.0), (0.0, 1e6), (0.0, 1e-9), (0.0, np.array([1.0, 1e6]))]
 @pytest.mark.parametrize(("offset", "unit"), MAPS)
 def test_shifted_and_scaled_answers(offset, unit):
     """As many queries, to a few, and the same network, mapped likewise."""
-    network = make_network((8, 6, 3, 2), shift_scale=0.5, output_activation="identity", random_state=3)
+    network = make_network((8, 6, 3, 2), bias_scale=0.5, output_activation="identity", random_state=3)
     X = np.random.RandomState(3).standard_normal((200, 8))
     plain = found(lambda A: network(A), X, layer_widths=(6, 3, 2))
     model = found(lambda A: offset + network(A) * unit, X, layer_widths=(6, 3, 2))
@@ -128,7 +128,7 @@ def test_shifted_and_scaled_answers(offset, unit):
 @pytest.mark.parametrize("n_seen", [3, 5, 8])
 def test_missing_and_superfluous_units(n_seen):
     """From too few or too many units to as many as noise of 1e-3 asks for."""
-    first = make_network((6, 5), shift_scale=0.5, random_state=2)
+    first = make_network((6, 5), bias_scale=0.5, random_state=2)
     readout = np.array([[1.0], [-0.7], [0.8], [1.2], [-1.0]])
     truth = FeedforwardNetwork([first.weights[0], readout], [first.biases[0], np.zeros(1)], "tanh", "identity")
     rng = np.random.RandomState(0)

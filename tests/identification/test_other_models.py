@@ -189,7 +189,7 @@ def test_long_memory(seed, own_seconds):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_clipped_inputs_are_no_steps_of_a_sequence(seed):
     """The borders are found; within them, as `input_range`, the network is recovered."""
-    network = make_network((6, 4, 1), output_activation="identity", shift_scale=0.1, random_state=seed)
+    network = make_network((6, 4, 1), output_activation="identity", bias_scale=0.1, random_state=seed)
 
     def model(rows):
         return network(np.clip(rows, -2.5, 2.5))

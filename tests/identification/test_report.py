@@ -16,7 +16,7 @@ from skident.datasets import make_network
 from skident.inspection import IdentificationDisplay
 from tests.identifiers import make_identifier
 
-NETWORK = make_network((6, 5, 2), shift_scale=0.5, output_activation="identity", random_state=0)
+NETWORK = make_network((6, 5, 2), bias_scale=0.5, output_activation="identity", random_state=0)
 X = np.random.RandomState(0).standard_normal((200, 6))
 
 

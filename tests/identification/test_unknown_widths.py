@@ -25,7 +25,7 @@ def identify(network, widths="auto", box=None, X=None, **options):
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("output", ["tanh", "identity"])
 def test_widths_and_weights(sizes, output, rng):
-    network = make_network(sizes, shift_scale=0.5, output_activation=output, random_state=3)
+    network = make_network(sizes, bias_scale=0.5, output_activation=output, random_state=3)
     model = identify(network)
     assert model.layer_widths_ == sizes[1:] and model.report_.exact
     X = rng.standard_normal((300, sizes[0]))
@@ -35,7 +35,7 @@ def test_widths_and_weights(sizes, output, rng):
 
 def test_sigmoid():
     names = {"activation": "sigmoid", "output_activation": "identity"}
-    network = make_network((8, 6, 3, 2), shift_scale=0.5, random_state=0, **names)
+    network = make_network((8, 6, 3, 2), bias_scale=0.5, random_state=0, **names)
     model = identify(network)
     assert model.layer_widths_ == (6, 3, 2) and parameter_error(network, model.network_) < 1e-6
 
@@ -78,14 +78,14 @@ def test_another_word_than_auto():
 
 @pytest.mark.parametrize("widths", [(6, 4, 1), "auto"])
 def test_jobs_do_not_change_the_result(widths):
-    network = make_network((8, 6, 4, 1), shift_scale=0.5, output_activation="identity", random_state=1)
+    network = make_network((8, 6, 4, 1), bias_scale=0.5, output_activation="identity", random_state=1)
     one, two = (identify(network, widths, n_jobs=n_jobs) for n_jobs in (1, 2))
     assert one.network_ == two.network_ and one.n_queries_ == two.n_queries_
 
 
 def test_time_and_starts_are_bounded():
     """A network too wide for the widths given: all starts fail, and no more are made than allowed."""
-    network = make_network((6, 5, 4, 1), shift_scale=0.5, output_activation="identity", random_state=0)
+    network = make_network((6, 5, 4, 1), bias_scale=0.5, output_activation="identity", random_state=0)
     with pytest.raises(ValueError, match="max_seconds=0.001 are over before any unit was recovered"):
         identify(network, (5, 2, 1), max_seconds=1e-3)
     with pytest.warns(ConvergenceWarning, match="the network is not exact"):
@@ -99,7 +99,7 @@ def test_bounds_must_be_positive(name):
 
 
 def test_noisy_answers_and_unknown_widths(rng):
-    network = make_network((8, 6, 4, 3), shift_scale=0.3, random_state=1)
+    network = make_network((8, 6, 4, 3), bias_scale=0.3, random_state=1)
     with pytest.warns(ConvergenceWarning, match="noise or rounding"):
         model = identify(network, box=lambda A: network(A).round(6))
     assert model.layer_widths_ == (6, 4, 3) and not model.report_.exact
@@ -109,7 +109,7 @@ def test_noisy_answers_and_unknown_widths(rng):
 @pytest.mark.parametrize("sizes", [(4, 2, 2, 1), (4, 2, 1, 1)])
 def test_a_few_vertices_fit_anything(sizes):
     """Without shifts the answers at four vertices are odd, and one layer explains them."""
-    network = make_network(sizes, shift_scale=0.0, output_activation="tanh", random_state=0)
+    network = make_network(sizes, bias_scale=0.0, output_activation="tanh", random_state=0)
     model = identify(network)
     assert model.report_.exact and model.layer_widths_ == sizes[1:]
 

@@ -15,7 +15,7 @@ from skident.network import FeedforwardNetwork
 
 def shifted_box(offset, seed):
     """A network of inputs around `offset`, and rows there."""
-    network = make_network((6, 5, 2), shift_scale=0.5, output_activation="identity", random_state=seed)
+    network = make_network((6, 5, 2), bias_scale=0.5, output_activation="identity", random_state=seed)
     return lambda X: network(X - offset), np.random.RandomState(seed).standard_normal((200, 6)) + offset
 
 
@@ -59,7 +59,7 @@ def bumped(network, height, width, at):
 
 
 def test_more_rows_see_more():
-    network = make_network((3, 3, 2), shift_scale=0.5, output_activation="identity", random_state=0)
+    network = make_network((3, 3, 2), bias_scale=0.5, output_activation="identity", random_state=0)
     box = bumped(network, 1e-3, 0.6, [2.3, 0.0, 0.0])  # in 5e-4 of a normal distribution
     X = np.random.RandomState(0).standard_normal((200, 3))
     few = NetworkIdentifier(box, layer_widths=(3, 2), random_state=0).fit(X)
@@ -93,7 +93,7 @@ def test_what_was_looked_at():
 
 def with_an_idle_unit(kind, sizes, output):
     """A network in whose first layer one unit does nothing."""
-    network = make_network(sizes, shift_scale=0.5, output_activation=output, random_state=1)
+    network = make_network(sizes, bias_scale=0.5, output_activation=output, random_state=1)
     weights, biases = ([W.copy() for W in layers] for layers in (network.weights, network.biases))
     if kind == "dead":
         weights[1][0] = 0.0

@@ -8,12 +8,12 @@ import pytest
 from skident.datasets import make_network
 from skident.metrics import (
     assignment_error,
+    bias_error,
     false_positive_rate,
     parameter_error,
     recovery_rate,
     relative_max_error,
     relative_mse,
-    shift_error,
     subspace_distance,
 )
 from skident.network import FeedforwardNetwork
@@ -244,15 +244,15 @@ def test_network_errors_see_through_symmetries(rng):
     twin = disguised(true_network, rng)
     assert not np.array_equal(true_network.weights[0], twin.weights[0])
     assert parameter_error(true_network, twin) == 0.0
-    np.testing.assert_array_equal(shift_error(true_network, twin), np.zeros(3))
+    np.testing.assert_array_equal(bias_error(true_network, twin), np.zeros(3))
 
 
-def test_shift_error_by_hand(rng):
+def test_bias_error_by_hand(rng):
     true_network = make_network((6, 5, 4, 3), random_state=1)
     shifts = [b + 0.01 * rng.standard_normal(b.shape) for b in true_network.biases]
     network = disguised(FeedforwardNetwork(true_network.weights, shifts, "tanh", "tanh"), rng)
     expected = [np.sum((s - b) ** 2) / np.sum(b**2) for s, b in zip(shifts, true_network.biases)]
-    errors = shift_error(true_network, network)
+    errors = bias_error(true_network, network)
     assert errors.shape == (3,)
     np.testing.assert_allclose(errors, expected, rtol=1e-12)
 
@@ -268,14 +268,14 @@ def test_parameter_error_by_hand(rng):
 
 
 def test_zero_true_shifts_count_absolutely():
-    true_network = make_network((6, 5, 3), shift_scale=0, random_state=1)
+    true_network = make_network((6, 5, 3), bias_scale=0, random_state=1)
     network = FeedforwardNetwork(true_network.weights, [b + 0.1 for b in true_network.biases], "tanh", "tanh")
-    np.testing.assert_allclose(shift_error(true_network, network), [0.05, 0.03], rtol=1e-12)
+    np.testing.assert_allclose(bias_error(true_network, network), [0.05, 0.03], rtol=1e-12)
     assert parameter_error(true_network, network) == pytest.approx(0.1)
     assert parameter_error(true_network, true_network) == 0.0
 
 
-@pytest.mark.parametrize("metric", [shift_error, parameter_error])
+@pytest.mark.parametrize("metric", [bias_error, parameter_error])
 def test_network_bad_input(metric):
     network = make_network((6, 5, 3), random_state=0)
     for other in (make_network((6, 4, 3)), make_network((6, 5, 3), activation="sigmoid")):

@@ -309,7 +309,7 @@ def test_prelu_of_several_slopes_is_refused():
 # -- summary -----------------------------------------------------------------------------------------------------------
 
 
-NETWORK = make_network((3, 4, 2), shift_scale=0.5, output_activation="identity", random_state=0)
+NETWORK = make_network((3, 4, 2), bias_scale=0.5, output_activation="identity", random_state=0)
 
 
 def test_summary():
@@ -333,7 +333,7 @@ def test_every_parameter_has_its_label():
             source = f"x{i}" if layer == 1 else f"unit {i}"
             assert frame.loc[(layer, unit, source), "value"] == weight
         for unit, shift in enumerate(b):
-            assert frame.loc[(layer, unit, "shift"), "value"] == shift
+            assert frame.loc[(layer, unit, "bias"), "value"] == shift
     named = NETWORK.to_frame(feature_names=["age", "bmi", "sex"])
     assert named.loc[(1, 2, "bmi"), "value"] == NETWORK.weights[0][1, 2]
 
@@ -346,7 +346,7 @@ def test_standard_errors_of_noisy_outputs():
     found, truth = identifier.network_, NETWORK.align_to(identifier.network_).to_frame()
     frame = found.to_frame(stderr=identifier.stderr_)
     assert list(frame.columns) == ["value", "stderr"] and (frame["stderr"] > 0).all()
-    assert frame.loc[(2, 1, "shift"), "stderr"] == identifier.stderr_[1][1][1]
+    assert frame.loc[(2, 1, "bias"), "stderr"] == identifier.stderr_[1][1][1]
     assert ((frame["value"] - truth["value"]).abs() / frame["stderr"]).median() < 2.0
     assert found.to_frame(stderr=None).columns.tolist() == ["value"]
 

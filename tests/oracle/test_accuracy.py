@@ -10,7 +10,7 @@ from skident.oracle import Oracle, measure_noise, precision_of
 # -- accuracy ----------------------------------------------------------------------------------------------------------
 
 
-NET = make_network((6, 5, 2), shift_scale=0.5, output_activation="identity", random_state=0)
+NET = make_network((6, 5, 2), bias_scale=0.5, output_activation="identity", random_state=0)
 U = np.random.RandomState(1).standard_normal((100, 6))
 
 
@@ -135,7 +135,7 @@ SEEDS = range(4)
 
 def network(seed, activation="tanh"):
     options = {"activation": activation, "output_activation": "identity"}
-    return make_network((8, 6, 3), shift_scale=0.5, random_state=seed, **options)
+    return make_network((8, 6, 3), bias_scale=0.5, random_state=seed, **options)
 
 
 def single(net, X):

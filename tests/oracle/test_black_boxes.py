@@ -142,7 +142,7 @@ def test_activations_whose_units_are_the_same_are_no_contradiction():
 # -- onnx box ----------------------------------------------------------------------------------------------------------
 
 
-NETWORK = make_network((4, 3, 2), shift_scale=0.5, output_activation="identity", random_state=0)
+NETWORK = make_network((4, 3, 2), bias_scale=0.5, output_activation="identity", random_state=0)
 ROWS = np.random.RandomState(0).standard_normal((50, 4))
 
 

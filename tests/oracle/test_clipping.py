@@ -13,7 +13,7 @@ from skident.oracle.clipping import detect_clipped_inputs, detect_clipped_output
 
 D = 4
 LOW, HIGH = np.array([-3.0, -5.0, -0.5, -40.0]), np.array([2.0, 5.0, 0.7, 60.0])
-NET = make_network((D, 6, 2), shift_scale=0.3, random_state=0)
+NET = make_network((D, 6, 2), bias_scale=0.3, random_state=0)
 
 
 def test_borders_are_found():
@@ -60,7 +60,7 @@ def test_a_box_that_refuses():
 @pytest.mark.parametrize("sizes", [(D, 6, 2), (D, 5, 3, 2), (D, 8, 1)])
 @pytest.mark.parametrize("output", ["identity", "tanh"])
 def test_clipped_outputs_are_not_clipped_inputs(sizes, output):
-    network = make_network(sizes, shift_scale=0.5, output_activation=output, random_state=0)
+    network = make_network(sizes, bias_scale=0.5, output_activation=output, random_state=0)
     spread = network(np.random.RandomState(0).standard_normal((200, D))).std(axis=0)
     clipped = Oracle(lambda X: np.clip(network(X), -0.7 * spread, 0.6 * spread), D)
     assert detect_clipped_outputs(clipped).all() and np.isinf(detect_clipped_inputs(clipped)).all()

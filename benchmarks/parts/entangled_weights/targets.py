@@ -59,7 +59,7 @@ def _line(row):
 
 
 def _planted(n_inputs, widths, seed):
-    network = make_network((n_inputs, *widths), shift_scale=0.05, random_state=seed)
+    network = make_network((n_inputs, *widths), bias_scale=0.05, random_state=seed)
     X, held_out = np.random.default_rng(seed).standard_normal((2, 5000, n_inputs))
     box = BlackBox(network)
     with stopwatch() as clock:

@@ -23,7 +23,7 @@ SEEDS_PER_KIND, BAR = 4, 38
 def _plain(activation, *sizes, output=lambda Y: Y, **options):
     def case(seed):
         names = {"activation": activation, "output_activation": "identity"}
-        network = make_network(sizes, shift_scale=0.5, random_state=seed, **names)
+        network = make_network(sizes, bias_scale=0.5, random_state=seed, **names)
         return lambda Z: output(network(Z)), np.random.default_rng(seed).standard_normal((200, sizes[0])), options
 
     return case

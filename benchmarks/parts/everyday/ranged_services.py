@@ -45,7 +45,7 @@ def fit_one(activation, sizes, limits, beyond, seed):
     """How one fit ends, with its message, if it is not exact."""
     rng = np.random.default_rng(seed)
     names = {"activation": activation, "output_activation": "identity"}
-    network = make_network(sizes, shift_scale=0.5, random_state=seed, **names)
+    network = make_network(sizes, bias_scale=0.5, random_state=seed, **names)
     low, high = _bounds(limits, sizes[0], rng)
     X = rng.standard_normal((200, sizes[0])).clip(low, high)
     identifier = make_identifier(

@@ -95,7 +95,7 @@ def identified(seed, folder):
     """A network that ``skident identify`` recovered from a float32 file with given widths, against this file."""
     rng = np.random.RandomState(seed)
     sizes = (rng.randint(3, 9), rng.randint(3, 9), rng.randint(1, 3))
-    network = make_network(sizes, shift_scale=0.5, output_activation="identity", random_state=seed)
+    network = make_network(sizes, bias_scale=0.5, output_activation="identity", random_state=seed)
     network.to_onnx(folder / "source.onnx", dtype="float32")
     data, got = folder / "X.csv", folder / "got.onnx"
     np.savetxt(data, _data(network, rng), delimiter=",")

@@ -28,7 +28,7 @@ def planted(kind, activation, seed):
     """A network, and noisy samples of it."""
     widths, D, noise = kind
     truth = make_network(
-        (D, *widths), shift_scale=SHIFTS, activation=activation, output_activation="identity", random_state=seed
+        (D, *widths), bias_scale=SHIFTS, activation=activation, output_activation="identity", random_state=seed
     )
     rng = np.random.default_rng(seed + 1_000_000)
     X = rng.standard_normal((PER_PARAMETER * truth.n_parameters, D))

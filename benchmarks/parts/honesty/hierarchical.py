@@ -165,7 +165,7 @@ def compressor_case(seed):
         (D, hidden, rng.randint(1, 3)),
         activation=["tanh", "relu"][seed % 2],
         output_activation="identity",
-        shift_scale=0.5,
+        bias_scale=0.5,
         random_state=seed,
     )
     offset = network.biases[-1] + 10.0 ** rng.randint(0, 7) * (rng.rand() < 0.5)

@@ -29,7 +29,7 @@ def planted(kind, activation, seed):
     rng = np.random.default_rng(seed + 1_000_000)
     D, m = int(rng.integers(2, 5)), int(rng.integers(2, 5))
     truth = make_network(
-        (D, m, 1), shift_scale=0.3, activation=activation, output_activation="identity", random_state=seed
+        (D, m, 1), bias_scale=0.3, activation=activation, output_activation="identity", random_state=seed
     )
     per_parameter = rng.uniform(1.3, 3.0) if kind == "few samples" else 10
     X = rng.standard_normal((int(per_parameter * (truth.n_parameters + D + 2)), D))

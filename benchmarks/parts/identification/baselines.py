@@ -76,7 +76,7 @@ BASELINES = {"Adam": adam, "Levenberg-Marquardt": levenberg_marquardt}
 
 def _planted_case(D, widths, seed):
     trial, model = planted(D, widths, seed, max_seconds=300.0)
-    return trial, model, make_network((D, *widths), shift_scale=0.5, random_state=seed, **TANH)
+    return trial, model, make_network((D, *widths), bias_scale=0.5, random_state=seed, **TANH)
 
 
 def _diabetes_case(seed):

@@ -36,7 +36,7 @@ class _Timed:
 
 def _tanh(D, widths, seed, shift=0.5):
     return make_network(
-        (D, *widths), activation="tanh", output_activation="identity", shift_scale=shift, random_state=seed
+        (D, *widths), activation="tanh", output_activation="identity", bias_scale=shift, random_state=seed
     )
 
 

@@ -11,14 +11,14 @@ from parts.identification.trials import Case, notes, planted, table
 from registry import part
 from skident.datasets import make_network
 
-BASE = {"n_inputs": 20, "widths": (16, 10, 5), "shift_scale": 0.5, "activation": "tanh", "noise": 0.0}
+BASE = {"n_inputs": 20, "widths": (16, 10, 5), "bias_scale": 0.5, "activation": "tanh", "noise": 0.0}
 FACTORS = {
     "base case": [{}],
     "inputs": [{"n_inputs": D} for D in (10, 40)],
     "hidden layers": [{"widths": w} for w in ((16, 5), (16, 12, 8, 5), (18, 14, 11, 8, 5))],
     "first layer": [{"widths": (m, 10, 5)} for m in (8, 20, 40, 60)],
     "outputs": [{"widths": (16, 10, m)} for m in (1, 2, 10)],
-    "biases": [{"shift_scale": s} for s in (0.05, 1.0)],
+    "biases": [{"bias_scale": s} for s in (0.05, 1.0)],
     "activation": [{"activation": a} for a in ("sigmoid", "erf")],
     "noise": [{"noise": s} for s in (1e-6, 1e-4, 1e-3)],
 }
@@ -50,10 +50,10 @@ def _trial(settings, seed):
     s = {**BASE, **settings}
     D, widths, noise = s["n_inputs"], s["widths"], s["noise"]
     names = {"activation": s["activation"], "output_activation": s["activation"]}
-    options = {"shift_scale": s["shift_scale"], "names": names, "max_seconds": 300.0}
+    options = {"bias_scale": s["bias_scale"], "names": names, "max_seconds": 300.0}
     if not noise:
         return planted(D, widths, seed, **options)[0]
-    truth = make_network((D, *widths), shift_scale=s["shift_scale"], random_state=seed, **names)
+    truth = make_network((D, *widths), bias_scale=s["bias_scale"], random_state=seed, **names)
     options |= {"output_map": Noisy(noise, truth, seed), "error": _TIMES_NOISE * noise, "parameters": None}
     trial, model = planted(D, widths, seed, **options)
     if model is not None and trial["success"] and model.stderr_ is not None:
@@ -62,7 +62,7 @@ def _trial(settings, seed):
 
 
 def _name(settings):
-    words = {"n_inputs": "D = {}", "widths": "widths {}", "shift_scale": "biases of sd {}", "noise": "noise {:g}"}
+    words = {"n_inputs": "D = {}", "widths": "widths {}", "bias_scale": "biases of sd {}", "noise": "noise {:g}"}
     return ", ".join(words.get(key, "{}").format(value) for key, value in settings.items()) or "as it is"
 
 

@@ -20,7 +20,7 @@ _KEPT_PAGES = {"OMP_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1, "MKL_NUM_THREADS
 
 
 def _fit(seed, n_jobs):
-    truth = make_network((_INPUTS, *_WIDTHS), shift_scale=0.5, random_state=seed)
+    truth = make_network((_INPUTS, *_WIDTHS), bias_scale=0.5, random_state=seed)
     X = np.random.RandomState(seed).standard_normal((500, _INPUTS))
     options = {"activation": "tanh", "output_activation": "tanh", "random_state": seed, "n_jobs": n_jobs}
     began = time.perf_counter()

@@ -72,9 +72,9 @@ def identify(function, X, truth, held_out, *, seed, error=1e-10, parameters=1e-6
     return trial, model
 
 
-def planted(n_inputs, widths, seed, *, shift_scale=0.5, output_map=None, names=TANH, **options):
+def planted(n_inputs, widths, seed, *, bias_scale=0.5, output_map=None, names=TANH, **options):
     """`identify` a random network from its function values; `output_map` is applied to its outputs."""
-    network = make_network((n_inputs, *widths), shift_scale=shift_scale, random_state=seed, **names)
+    network = make_network((n_inputs, *widths), bias_scale=bias_scale, random_state=seed, **names)
     rng = np.random.default_rng(seed)
     X, held_out = rng.standard_normal((500, n_inputs)), rng.standard_normal((_N_HELD_OUT, n_inputs))
     function = network if output_map is None else lambda X: output_map(network(X))

@@ -35,7 +35,7 @@ def network_model(network, dtype):
     kind = _DTYPES[dtype.name]
     nodes, tensors, values = [], [], "X"
     for layer, (W, b, activation) in enumerate(zip(network.weights, network.biases, network.activations), 1):
-        names = [f"weights_{layer}", f"shifts_{layer}"]
+        names = [f"weights_{layer}", f"biases_{layer}"]
         tensors += [_tensor(array, dtype, name) for array, name in zip((W, b), names)]
         nodes.append(helper.make_node("Gemm", [values, *names], [f"layer_{layer}"], name=f"layer_{layer}", **_GEMM))
         values = f"layer_{layer}"

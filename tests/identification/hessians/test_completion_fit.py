@@ -125,7 +125,7 @@ def test_equal_units_do_not_blow_up(rng):
 def test_hidden_layer_with_wrong_signs(activation, rng):
     """A softplus or gelu unit turned round is off by a line; the fit must notice and turn it back."""
     network = make_network(
-        (6, 5, 2), activation=activation, output_activation="identity", shift_scale=0.3, random_state=1
+        (6, 5, 2), activation=activation, output_activation="identity", bias_scale=0.3, random_state=1
     )
     X = rng.standard_normal((300, 6))
     signs = np.array([1.0, -1.0, 1.0, -1.0, -1.0])

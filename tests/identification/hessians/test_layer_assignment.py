@@ -22,7 +22,7 @@ def unit(V):
 @pytest.fixture
 def network():
     """Small shifts and gentle upper layers: the first layer's far Hessians are nearly rank one."""
-    return make_network((10, 8, 5, 3), shift_scale=0.05, random_state=1)
+    return make_network((10, 8, 5, 3), bias_scale=0.05, random_state=1)
 
 
 @pytest.fixture

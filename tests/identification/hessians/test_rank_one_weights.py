@@ -15,7 +15,7 @@ def unit(V):
 
 @pytest.fixture
 def network():
-    return make_network((10, 8, 5, 3), shift_scale=0.05, random_state=1)
+    return make_network((10, 8, 5, 3), bias_scale=0.05, random_state=1)
 
 
 def test_weights_beside_the_known_ones(network):

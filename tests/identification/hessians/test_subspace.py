@@ -50,7 +50,7 @@ def test_subspace_of_the_entangled_weights():
     """The smaller the sphere, the closer the span of its Hessians, down to what the shifts leave."""
     distances = np.empty((10, 2))
     for seed in range(10):
-        network = make_network((6, 5, 3, 2), shift_scale=0.002, random_state=seed)
+        network = make_network((6, 5, 3, 2), bias_scale=0.002, random_state=seed)
         truth = svec_outer(np.hstack(network.entangled_weights(np.zeros(6))).T).T
         for k, radius in enumerate((1e-1, 1e-2)):
             H = sample_hessians(Oracle(network, 6), 60, radius, rng=np.random.RandomState(seed))

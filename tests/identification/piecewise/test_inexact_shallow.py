@@ -233,7 +233,7 @@ ROUNDED = {
 @pytest.mark.parametrize("widths", [(4, 6, 1), (6, 12, 3)])
 def test_networks_behind_fine_rounding_are_recovered(kind, widths, rng):
     """To ten times the rounding, which is 1e-7 of cast inputs; and not exact, since outputs elsewhere are rounded."""
-    network = make_network(widths, activation="relu", shift_scale=0.5, output_activation="identity", random_state=5)
+    network = make_network(widths, activation="relu", bias_scale=0.5, output_activation="identity", random_state=5)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = NetworkIdentifier(lambda X: ROUNDED[kind](network(X), X, network), random_state=0)

@@ -196,7 +196,7 @@ def test_a_boundary_is_located_where_it_is_alone():
     assert len(locate(probe, points[:0], directions[:0], 1e-3).found) == 0
 
 
-NETWORK = make_network((5, 6, 1), activation="relu", output_activation="identity", shift_scale=0.5, random_state=0)
+NETWORK = make_network((5, 6, 1), activation="relu", output_activation="identity", bias_scale=0.5, random_state=0)
 SEEN = {
     "smooth": [lambda X: np.tanh(NETWORK(X)), FeedforwardNetwork(NETWORK.weights, NETWORK.biases, "softplus")],
     "noisy": [

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("own_seconds")
 
 def classifier(widths, seed, scale=1.0):
     """Logits in float64, and a float32 callable that answers class probabilities, or that of the second of two."""
-    options = {"activation": "relu", "output_activation": "identity", "shift_scale": 0.5}
+    options = {"activation": "relu", "output_activation": "identity", "bias_scale": 0.5}
     network = make_network(widths, **options, random_state=seed)
     network = change_outputs(network, np.zeros(widths[-1]), np.full(widths[-1], scale))
 

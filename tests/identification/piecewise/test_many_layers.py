@@ -27,7 +27,7 @@ ERROR = 1e-14  # of outputs of order one
 
 
 def random_network(shape, seed, shift=0.1):
-    return make_network(shape, activation="relu", output_activation="identity", random_state=seed, shift_scale=shift)
+    return make_network(shape, activation="relu", output_activation="identity", random_state=seed, bias_scale=shift)
 
 
 def critical_set(network, seed, n_lines=20, error=ERROR):

@@ -28,7 +28,7 @@ ERROR = 1e-14  # of outputs of order one
 
 
 def planted(shape, seed):
-    return make_network(shape, activation="relu", output_activation="identity", random_state=seed, shift_scale=0.3)
+    return make_network(shape, activation="relu", output_activation="identity", random_state=seed, bias_scale=0.3)
 
 
 def line_of(network, rng):

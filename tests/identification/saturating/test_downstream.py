@@ -59,7 +59,7 @@ def test_a_classifier_that_is_certain_wherever_units_are_saturated():
 
 
 def test_outputs_where_the_first_layer_moves():
-    network = make_network((7, 5, 2), output_activation="identity", shift_scale=0.5, random_state=0)
+    network = make_network((7, 5, 2), output_activation="identity", bias_scale=0.5, random_state=0)
     oracle = Oracle(network, 7)
     H, Y = query_interior(oracle, known_first_layer(network), get_activation("tanh"), 40, np.random.RandomState(0))
     np.testing.assert_allclose(Y, H @ network.weights[1] + network.biases[1], atol=1e-12)
@@ -100,7 +100,7 @@ def searched(network, oracle, rng):
 
 def test_one_output_from_the_interior(rng):
     """Two hidden layers and one output: the case in which vertices leave too many local minima."""
-    network = make_network((8, 6, 4, 1), shift_scale=0.5, output_activation="identity", random_state=0)
+    network = make_network((8, 6, 4, 1), bias_scale=0.5, output_activation="identity", random_state=0)
     oracle, state = Oracle(lambda X: network(X), 8), np.random.RandomState(0)
     _, exact, n_next = searched(network, oracle, state)
     assert n_next == 4
@@ -111,7 +111,7 @@ def test_one_output_from_the_interior(rng):
 
 
 def test_a_poor_network_where_time_is_over_before_a_start_comes_near():
-    network = make_network((8, 6, 6, 1), shift_scale=0.5, output_activation="identity", random_state=0)
+    network = make_network((8, 6, 6, 1), bias_scale=0.5, output_activation="identity", random_state=0)
     oracle, state = Oracle(lambda X: network(X), 8), np.random.RandomState(0)
     first = find_first_layer(oracle, n_units=6, rng=state)
     found, residual = fit_downstream(oracle, first, "edges", Architecture((6, 6, 1)), state, StartLimits(deadline=0.0))
@@ -120,7 +120,7 @@ def test_a_poor_network_where_time_is_over_before_a_start_comes_near():
 
 def test_everything_at_once_from_a_stem(rng):
     """A second layer as wide as the first, where gradients tell no shifts."""
-    network = make_network((6, 4, 4, 2), shift_scale=0.3, output_activation="identity", random_state=0)
+    network = make_network((6, 4, 4, 2), bias_scale=0.3, output_activation="identity", random_state=0)
     oracle, state = Oracle(lambda X: network(X), 6), np.random.RandomState(0)
     first, _, n_next = searched(network, oracle, state)
     assert n_next is None
@@ -132,7 +132,7 @@ def test_everything_at_once_from_a_stem(rng):
 
 @pytest.mark.parametrize("region", ["vertices", "interior", "stem"])
 def test_smallest_network_downstream(region):
-    network = make_network((8, 6, 4, 3), shift_scale=0.3, random_state=0)
+    network = make_network((8, 6, 4, 3), bias_scale=0.3, random_state=0)
     oracle, state = Oracle(lambda X: network(X), 8), np.random.RandomState(0)
     first, exact, n_next = searched(network, oracle, state)
     first, n_next = (exact, n_next) if region == "interior" else (first, None)
@@ -168,7 +168,7 @@ def first_layer_of(network, oracle, rng):
 def test_shifts_where_the_rest_is_known(sizes, activation):
     """More units than inputs, or fewer; shifts off by up to 3."""
     names = {"activation": activation, "output_activation": "identity"}
-    truth = make_network(sizes, shift_scale=0.5, random_state=0, **names)
+    truth = make_network(sizes, bias_scale=0.5, random_state=0, **names)
     oracle, rng = Oracle(lambda X: truth(X), sizes[0]), np.random.RandomState(0)
     first = first_layer_of(truth, oracle, rng)
     first = replace(first, biases=truth.biases[0] + rng.uniform(-3.0, 3.0, sizes[1]))
@@ -181,7 +181,7 @@ def test_shifts_where_the_rest_is_known(sizes, activation):
 
 def test_many_units_beyond_the_inputs():
     """Where few places leave a unit alone, enough of them are looked for: shifts come out to rounding."""
-    truth = make_network((10, 14, 4, 1), shift_scale=0.5, output_activation="identity", random_state=2)
+    truth = make_network((10, 14, 4, 1), bias_scale=0.5, output_activation="identity", random_state=2)
     oracle, rng = Oracle(lambda X: truth(X), 10), np.random.RandomState(0)
     first = replace(first_layer_of(truth, oracle, rng), biases=truth.biases[0] + rng.uniform(-1.0, 1.0, 14))
     start = truth.with_parameters(truth.weights, [first.biases, *truth.biases[1:]])
@@ -191,7 +191,7 @@ def test_many_units_beyond_the_inputs():
 
 
 def test_what_vertices_leave_uncertain_is_mended_too():
-    truth = make_network((4, 6, 3, 2), shift_scale=0.5, output_activation="identity", random_state=1)
+    truth = make_network((4, 6, 3, 2), bias_scale=0.5, output_activation="identity", random_state=1)
     oracle, rng = Oracle(lambda X: truth(X), 4), np.random.RandomState(0)
     first = first_layer_of(truth, oracle, rng)
     weights = [W + 1e-3 * rng.standard_normal(W.shape) for W in truth.weights]
@@ -204,7 +204,7 @@ def test_what_vertices_leave_uncertain_is_mended_too():
 @pytest.mark.parametrize("seed", range(3))
 def test_a_steep_classifier_with_more_units_than_inputs(seed):
     """From nothing but probabilities: the whole way of vertices and edges."""
-    network = make_network((3, 5, 3, 3), shift_scale=0.5, output_activation="identity", random_state=seed)
+    network = make_network((3, 5, 3, 3), bias_scale=0.5, output_activation="identity", random_state=seed)
     truth = FeedforwardNetwork([3.0 * W for W in network.weights], network.biases, "tanh", "identity")
     box = lambda X: probabilities_from_logits(truth(X))  # noqa: E731
     oracle, rng = Oracle(box, 3, response="predict_proba"), np.random.RandomState(seed)

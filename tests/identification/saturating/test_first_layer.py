@@ -46,7 +46,7 @@ def test_linear_output(activation, depth, D, m_1, seed):
     output_activation = "identity" if depth > 1 else activation
     widths = (m_1, *DEPTHS[depth])
     network = make_network(
-        (D, *widths), shift_scale=0.5, activation=activation, output_activation=output_activation, random_state=seed
+        (D, *widths), bias_scale=0.5, activation=activation, output_activation=output_activation, random_state=seed
     )
     first, _ = search(network)
     # With layers above, the length comes from a model of them; it only has to start the next stage.
@@ -56,13 +56,13 @@ def test_linear_output(activation, depth, D, m_1, seed):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("activation", ["tanh", "sigmoid", "erf"])
 def test_output_of_the_same_kind(activation, seed):
-    network = make_network((8, 10, 6, 3), shift_scale=0.5, activation=activation, random_state=seed)
+    network = make_network((8, 10, 6, 3), bias_scale=0.5, activation=activation, random_state=seed)
     check(network, search(network)[0], np.inf)
 
 
 @pytest.mark.parametrize("scale", [0.1, 1.0, 10.0])
 def test_any_length(scale):
-    net = make_network((10, 14, 3), shift_scale=0.5, output_activation="identity", random_state=1)
+    net = make_network((10, 14, 3), bias_scale=0.5, output_activation="identity", random_state=1)
     network = FeedforwardNetwork([scale * net.weights[0], net.weights[1]], net.biases, "tanh", "identity")
     check(network, search(network)[0])
 
@@ -71,7 +71,7 @@ def test_any_length(scale):
 def test_hyperplanes_and_points(activation):
     """Two layers: the offsets too are determined, and every point sees its own unit only."""
     network = make_network(
-        (6, 9, 2), shift_scale=0.5, activation=activation, output_activation="identity", random_state=0
+        (6, 9, 2), bias_scale=0.5, activation=activation, output_activation="identity", random_state=0
     )
     first, _ = search(network)
     *_, match = errors(network, first)
@@ -84,7 +84,7 @@ def test_hyperplanes_and_points(activation):
 
 def test_scaled_inputs():
     """The result is in the oracle's coordinates."""
-    network = make_network((6, 8, 2), shift_scale=0.5, output_activation="identity", random_state=0)
+    network = make_network((6, 8, 2), bias_scale=0.5, output_activation="identity", random_state=0)
     center, scale = np.array([5.0, -3.0, 0.0, 1.0, 2.0, 100.0]), np.array([1.0, 10.0, 0.1, 3.0, 0.5, 1.0])
     oracle = Oracle(network, 6, center=center, scale=scale)
     first = find_first_layer(oracle, rng=np.random.RandomState(0))
@@ -96,7 +96,7 @@ def test_scaled_inputs():
 
 
 def test_same_seed_same_result_and_queries():
-    network = make_network((6, 8, 2), shift_scale=0.5, random_state=0)
+    network = make_network((6, 8, 2), bias_scale=0.5, random_state=0)
     (first, oracle), (again, other) = search(network), search(network)
     np.testing.assert_array_equal(first.weights, again.weights)
     np.testing.assert_array_equal(first.biases, again.biases)
@@ -104,14 +104,14 @@ def test_same_seed_same_result_and_queries():
 
 
 def test_known_number_of_units_ends_the_search_early():
-    network = make_network((10, 8, 2), shift_scale=0.5, random_state=0)
+    network = make_network((10, 8, 2), bias_scale=0.5, random_state=0)
     (known, few), (unknown, many) = search(network, n_units=8), search(network)
     check(network, known, np.inf)
     assert few.n_queries < many.n_queries and known.n_circles < unknown.n_circles
 
 
 def test_number_of_queries():
-    network = make_network((20, 15, 3), shift_scale=0.5, random_state=0)
+    network = make_network((20, 15, 3), bias_scale=0.5, random_state=0)
     calls = []
     first, oracle = search(network, callback=lambda *counts: calls.append(counts))
     assert oracle.n_queries < 5000
@@ -120,7 +120,7 @@ def test_number_of_queries():
 
 def test_units_that_overlap_are_told_apart_by_another_circle():
     """Nearly parallel units cross most circles close together."""
-    net = make_network((5, 4, 2), shift_scale=0.5, output_activation="identity", random_state=0)
+    net = make_network((5, 4, 2), bias_scale=0.5, output_activation="identity", random_state=0)
     W = net.weights[0].copy()
     W[:, 1] = W[:, 0] + 1e-2 * W[:, 2]
     network = FeedforwardNetwork([W, net.weights[1]], net.biases, "tanh", "identity")
@@ -211,9 +211,7 @@ def test_noise(name, output_activation, relative, known, seed):
     """An entry of a direction is off by about the noise over the step's height, and there are sqrt(20) times as much in
     all. Steps are some fraction of the outputs' range high, those of single units much less.
     """
-    net = make_network(
-        NOISY_WIDTHS[name], shift_scale=0.5, output_activation=output_activation, random_state=seed + 100
-    )
+    net = make_network(NOISY_WIDTHS[name], bias_scale=0.5, output_activation=output_activation, random_state=seed + 100)
     rng = np.random.RandomState(seed)
     noise = relative * np.ptp(net(rng.standard_normal((200, 20))), axis=0)
     box = lambda X: net(X) + noise * rng.standard_normal((len(X), 5))  # noqa: E731
@@ -229,7 +227,7 @@ def test_noise(name, output_activation, relative, known, seed):
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", NOISY_WIDTHS)
 def test_rounded_outputs(name, seed):
-    net = make_network(NOISY_WIDTHS[name], shift_scale=0.5, random_state=seed)
+    net = make_network(NOISY_WIDTHS[name], bias_scale=0.5, random_state=seed)
     assert noisy_search(lambda X: net(X).round(6), net, 3e-7, net.layer_widths[0], seed)[0] < 1e-3
 
 
@@ -237,14 +235,14 @@ def test_rounded_outputs(name, seed):
 @pytest.mark.parametrize("name", NOISY_WIDTHS)
 def test_single_precision(name, seed):
     """The inputs are rounded to 6e-8 of the radius of some 4000: pre-activations are noisy by 1e-4."""
-    net = make_network(NOISY_WIDTHS[name], shift_scale=0.5, random_state=seed)
+    net = make_network(NOISY_WIDTHS[name], bias_scale=0.5, random_state=seed)
     direction, first, _ = noisy_search(in_single_precision(net), net, 6e-8, net.layer_widths[0], seed)
     assert direction < 1e-2 and first.radius < 1e4
 
 
 def test_units_that_cross_together_are_no_unit():
     """Two units whose steps overlap look like one sigmoid of medium direction through noise."""
-    net = make_network((6, 2, 4), shift_scale=0.0, output_activation="identity", random_state=0)
+    net = make_network((6, 2, 4), bias_scale=0.0, output_activation="identity", random_state=0)
     rng, seen = np.random.RandomState(0), []
     for _ in range(4):
         W = net.weights[0].copy()
@@ -257,7 +255,7 @@ def test_units_that_cross_together_are_no_unit():
 
 
 def test_noise_below_rounding_is_none():
-    net = make_network((8, 6, 3), shift_scale=0.5, random_state=0)
+    net = make_network((8, 6, 3), bias_scale=0.5, random_state=0)
     first, oracle = search(net)
     again = find_first_layer(Oracle(net, 8), noise=1e-18, rng=np.random.RandomState(1))
     assert again.errors is None and again.radius == first.radius
@@ -265,7 +263,7 @@ def test_noise_below_rounding_is_none():
 
 
 def test_queries_are_counted_by_stage():
-    net = make_network((20, 15, 3), shift_scale=0.5, random_state=0)
+    net = make_network((20, 15, 3), bias_scale=0.5, random_state=0)
     first, oracle = search(net, n_units=15)
     assert sum(first.queries.values()) == oracle.n_queries
     assert set(first.queries) == {"scan", "profile", "matching", "check", "norms"}
@@ -278,7 +276,7 @@ def test_overlapping_steps_come_apart_further_out():
     """One circle is mostly enough: only the steps that overlap are looked at again."""
     circles = []
     for seed in range(10):
-        net = make_network((10, 30, 4), shift_scale=0.5, random_state=seed)
+        net = make_network((10, 30, 4), bias_scale=0.5, random_state=seed)
         first, _ = search(net, n_units=30, radius=300.0)
         check(net, first, np.inf)
         circles.append(first.n_circles)

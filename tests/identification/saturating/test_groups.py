@@ -42,7 +42,7 @@ def misses(net, first):
 def test_all_units(name, known, seed):
     """Forward differences of 1e-5, and pre-activations read off a polynomial of degree 6 through ten points."""
     sizes, activation, output = CASES[name]
-    net = make_network(sizes, shift_scale=0.5, activation=activation, output_activation=output, random_state=seed)
+    net = make_network(sizes, bias_scale=0.5, activation=activation, output_activation=output, random_state=seed)
     first, _ = search(net, seed, n_units=sizes[1] if known else None)
     direction, length = misses(net, first)
     assert direction < 1e-2 and length < 0.15
@@ -51,7 +51,7 @@ def test_all_units(name, known, seed):
 @pytest.mark.parametrize("seed", range(3))
 def test_number_of_queries(seed):
     """15 a step for the scan, 10 for its profile, 3 to check, k = 8 within the subspace, and D + 1 a group."""
-    net = make_network((50, 40, 10), shift_scale=0.5, random_state=seed)
+    net = make_network((50, 40, 10), bias_scale=0.5, random_state=seed)
     first, oracle = search(net, seed, n_units=40)
     assert misses(net, first)[0] < 1e-2
     groups = 40 * 8 + 5 * 51
@@ -64,7 +64,7 @@ def test_any_length(scale):
     """Directions always; where weights are a tenth of what is usual, a length is now and then off by nine tenths."""
     right = 0
     for seed in range(10):
-        net = make_network((10, 12, 4), shift_scale=0.5, output_activation="identity", random_state=seed)
+        net = make_network((10, 12, 4), bias_scale=0.5, output_activation="identity", random_state=seed)
         network = FeedforwardNetwork([scale * net.weights[0], net.weights[1]], net.biases, "tanh", "identity")
         direction, length = misses(network, search(network, seed)[0])
         assert direction < 1e-2
@@ -75,7 +75,7 @@ def test_any_length(scale):
 
 def test_biases():
     """Two layers determine them, up to the error of the directions times the distance of the points."""
-    net = make_network((10, 8, 5), shift_scale=0.5, output_activation="identity", random_state=0)
+    net = make_network((10, 8, 5), bias_scale=0.5, output_activation="identity", random_state=0)
     first, _ = search(net, 0)
     match = np.abs(net.weights[0].T @ first.directions).argmax(axis=1)
     signs = np.sign(np.sum(net.weights[0] * first.weights[:, match], axis=0))
@@ -88,7 +88,7 @@ def test_group_size():
 
 
 def test_single_output_goes_one_by_one():
-    net = make_network((8, 6, 1), shift_scale=0.5, random_state=0)
+    net = make_network((8, 6, 1), bias_scale=0.5, random_state=0)
     (grouped, few), oracle = search(net, 0), Oracle(net, 8)
     direct = find_first_layer(oracle, rng=np.random.RandomState(0))
     np.testing.assert_array_equal(grouped.weights, direct.weights)

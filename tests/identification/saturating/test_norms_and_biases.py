@@ -15,7 +15,7 @@ from skident.oracle import Oracle
 def steep(sizes, steepness, activation, seed=0):
     """A network whose layers behind the first are steep."""
     options = {"activation": activation, "output_activation": "identity", "random_state": seed}
-    network = make_network(sizes, shift_scale=0.5, **options)
+    network = make_network(sizes, bias_scale=0.5, **options)
     weights = [network.weights[0], *(steepness * W for W in network.weights[1:])]
     return FeedforwardNetwork(weights, network.biases, activation, "identity")
 
@@ -64,7 +64,7 @@ def test_activations_without_exponential_tails_are_left_alone():
 @pytest.mark.parametrize("activation", ["tanh", "sigmoid"])
 def test_a_step_lost_in_rounding_leaves_its_unit_alone(activation):
     network = make_network(
-        (6, 5, 2), shift_scale=0.5, activation=activation, output_activation="identity", random_state=0
+        (6, 5, 2), bias_scale=0.5, activation=activation, output_activation="identity", random_state=0
     )
     first = find_first_layer(Oracle(network, 6), activation=activation, n_units=5, rng=np.random.RandomState(0))
     unit = int(np.argmax(np.abs(network.weights[0].T @ first.directions[:, 0])))
@@ -75,20 +75,20 @@ def test_a_step_lost_in_rounding_leaves_its_unit_alone(activation):
     np.testing.assert_array_equal(found.weights[:, 0], first.weights[:, 0])
 
 
-def rough_first_layer(network, shift_error, length_error, rng):
+def rough_first_layer(network, bias_error, length_error, rng):
     """The first layer with wrong shifts and slightly wrong lengths, and the true one."""
     W, b = network.weights[0], network.biases[0]
     stretch = 1.0 + length_error * rng.standard_normal(len(b))
     points = np.zeros((len(b), len(W)))
-    return FirstLayer(W * stretch, b + shift_error * rng.standard_normal(len(b)), points, 1e5, 1, 0)
+    return FirstLayer(W * stretch, b + bias_error * rng.standard_normal(len(b)), points, 1e5, 1, 0)
 
 
 @pytest.mark.parametrize("known", [True, False])
-@pytest.mark.parametrize(("activation", "shift_error"), [("tanh", 0.5), ("sigmoid", 0.5), ("erf", 0.02)])
+@pytest.mark.parametrize(("activation", "bias_error"), [("tanh", 0.5), ("sigmoid", 0.5), ("erf", 0.02)])
 @pytest.mark.parametrize("sizes", [(8, 6, 4, 1), (9, 8, 5, 4, 3), (5, 3, 1, 1)])
-def test_first_layer_is_made_exact(sizes, activation, shift_error, known, rng):
-    network = make_network(sizes, shift_scale=0.5, activation=activation, output_activation="tanh", random_state=0)
-    first = rough_first_layer(network, shift_error, 1e-3, rng)
+def test_first_layer_is_made_exact(sizes, activation, bias_error, known, rng):
+    network = make_network(sizes, bias_scale=0.5, activation=activation, output_activation="tanh", random_state=0)
+    first = rough_first_layer(network, bias_error, 1e-3, rng)
     oracle = Oracle(lambda X: network(X), sizes[0])
     exact, n_next, residual = find_first_biases(
         oracle, first, activation, np.random.RandomState(0), n_next=sizes[2] if known else None
@@ -101,7 +101,7 @@ def test_first_layer_is_made_exact(sizes, activation, shift_error, known, rng):
 
 def test_gradients_of_a_classifier_are_taken_where_logits_are_precise(rng):
     """Log-odds beyond 16 are lost, here on a third of the inputs."""
-    network = make_network((9, 6, 4, 1), shift_scale=0.5, output_activation="identity", random_state=0)
+    network = make_network((9, 6, 4, 1), bias_scale=0.5, output_activation="identity", random_state=0)
     network = network.with_parameters([*network.weights[:2], 20.0 * network.weights[2]], network.biases)
     first = rough_first_layer(network, 0.5, 1e-4, rng)
     oracle = Oracle(lambda X: expit(network(X)[:, 0]), 9, response="predict_proba")
@@ -113,14 +113,14 @@ def test_gradients_of_a_classifier_are_taken_where_logits_are_precise(rng):
 @pytest.mark.parametrize("sizes", [(8, 5, 5, 2), (8, 4, 6, 2), (4, 7, 3, 2)])
 def test_no_narrower_layer_or_too_many_units(sizes, rng):
     """Nothing is claimed where the gradients fill the space, or cannot be taken."""
-    network = make_network(sizes, shift_scale=0.5, random_state=0)
+    network = make_network(sizes, bias_scale=0.5, random_state=0)
     first = rough_first_layer(network, 0.3, 0.0, rng)
     same, n_next, residual = find_first_biases(Oracle(network, sizes[0]), first, "tanh", np.random.RandomState(0))
     assert same is first and n_next is None and residual == np.inf
 
 
 def test_noise_costs_accuracy_in_proportion(rng):
-    network = make_network((8, 6, 3, 3), shift_scale=0.5, random_state=0)
+    network = make_network((8, 6, 3, 3), bias_scale=0.5, random_state=0)
     first = rough_first_layer(network, 0.3, 0.0, rng)
     errors = []
     for noise in (0.0, 1e-9, 1e-6):

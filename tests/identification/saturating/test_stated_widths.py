@@ -7,8 +7,8 @@ from skident.identification.saturating.first_layer import first_layer_as_stated,
 from skident.network import Architecture
 from skident.oracle import NotIdentified, Oracle
 
-TWO = make_network((6, 5, 2), output_activation="identity", shift_scale=0.5, random_state=0)
-THREE = make_network((6, 5, 4, 2), output_activation="identity", shift_scale=0.5, random_state=0)
+TWO = make_network((6, 5, 2), output_activation="identity", bias_scale=0.5, random_state=0)
+THREE = make_network((6, 5, 4, 2), output_activation="identity", bias_scale=0.5, random_state=0)
 
 
 def look(network, widths, first_layer="auto", activation="tanh"):

@@ -16,7 +16,7 @@ SAMPLES = np.random.RandomState(1).standard_normal((200, D))
 
 
 def network(*widths, activation="tanh", seed=0):
-    options = {"activation": activation, "output_activation": "identity", "shift_scale": 0.5, "random_state": seed}
+    options = {"activation": activation, "output_activation": "identity", "bias_scale": 0.5, "random_state": seed}
     return make_network((D, *widths), **options)
 
 

@@ -24,7 +24,7 @@ def direction_errors(first, network):
 
 def recovered(sizes, activation, seed):
     options = {"activation": activation, "output_activation": "identity", "random_state": seed}
-    network = make_network(sizes, shift_scale=0.5, **options)
+    network = make_network(sizes, bias_scale=0.5, **options)
     oracle, rng = Oracle(lambda X: network(X), sizes[0]), np.random.RandomState(seed)
     return network, oracle, find_first_layer(oracle, activation=activation, n_units=sizes[1], rng=rng), rng
 
@@ -47,7 +47,7 @@ def test_directions_are_exact_to_rounding(sizes, activation):
 @pytest.mark.parametrize("sizes", [(10, 16, 16, 1), (17, 40, 20, 3)])
 def test_directions_from_single_precision_are_exact_to_its_rounding(sizes):
     options = {"activation": "tanh", "output_activation": "identity", "random_state": 3}
-    network, rng = make_network(sizes, shift_scale=0.5, **options), np.random.RandomState(3)
+    network, rng = make_network(sizes, bias_scale=0.5, **options), np.random.RandomState(3)
     oracle = Oracle(lambda X: network(X).astype(np.float32), sizes[0])
     X = rng.standard_normal((100, sizes[0]))
     oracle.standardize_outputs(network(X), "identity")
@@ -72,7 +72,7 @@ def test_a_single_unit():
 
 def target(sizes, steepness, activation, seed=0):
     options = {"activation": activation, "output_activation": "identity", "random_state": seed}
-    network = make_network(sizes, shift_scale=0.5, **options)
+    network = make_network(sizes, bias_scale=0.5, **options)
     weights = [network.weights[0], *(steepness * W for W in network.weights[1:])]
     return FeedforwardNetwork(weights, network.biases, activation, "identity")
 

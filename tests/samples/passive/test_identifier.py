@@ -14,7 +14,7 @@ from skident.metrics import parameter_error
 
 def planted(widths, n, activation="tanh", seed=0):
     truth = make_network(
-        (4, *widths), shift_scale=0.3, activation=activation, output_activation="identity", random_state=seed
+        (4, *widths), bias_scale=0.3, activation=activation, output_activation="identity", random_state=seed
     )
     X = np.random.RandomState(seed + 1).standard_normal((n, 4))
     return truth, X, truth(X)

@@ -13,7 +13,7 @@ from skident.samples.passive.width_selection import units_above_noise
 
 
 def noisy(seed, noise=0.1, hidden=(3,)):
-    truth = make_network((4, *hidden, 1), shift_scale=0.3, output_activation="identity", random_state=seed)
+    truth = make_network((4, *hidden, 1), bias_scale=0.3, output_activation="identity", random_state=seed)
     rng = np.random.RandomState(seed)
     U = rng.standard_normal((300, 4))
     Y = truth(U)

@@ -36,7 +36,7 @@ def samples_of(truth, seed, noise, per_parameter=10, scale=1.0):
 
 
 def planted(widths, activation, seed):
-    return make_network(widths, shift_scale=0.3, activation=activation, output_activation="identity", random_state=seed)
+    return make_network(widths, bias_scale=0.3, activation=activation, output_activation="identity", random_state=seed)
 
 
 def test_the_mean_of_fits_to_fresh_noise_is_the_minimum_if_the_model_is_linear():

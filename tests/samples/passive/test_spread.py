@@ -15,7 +15,7 @@ SEEDS = range(10)
 
 def noisy(activation, seed, widths=(2, 1), n_inputs=2, noise=0.03):
     truth = make_network(
-        (n_inputs, *widths), shift_scale=0.3, activation=activation, output_activation="identity", random_state=seed
+        (n_inputs, *widths), bias_scale=0.3, activation=activation, output_activation="identity", random_state=seed
     )
     rng = np.random.default_rng(seed + 100)
     X = rng.standard_normal((10 * truth.n_parameters, n_inputs))
