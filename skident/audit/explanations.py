@@ -16,10 +16,10 @@ _STEPS = 8  # Gauss-Newton steps of a fit
 _FEW_ROWS = 200  # rows, and four times as many as parameters, on which a fit is tried first
 _MOST_CHANGED = 1500  # parameters that are searched for at once
 _OUTPUTS_FIRST = 4000  # outputs on which several changed weights are searched first (budget)
-_OUTPUTS_PER_WEIGHT = 12  # the same, per weight recovered so far
-_AS_GOOD = 0.5  # of the best match, from which others join at the same time
+_OUTPUTS_PER_WEIGHT = 12  # `_OUTPUTS_FIRST` per weight recovered so far
+_AS_GOOD = 0.5  # of the best match, from which others join at once
 _DEPENDENT = 1e-13  # of the largest pivot, below which a column depends on others
-_NEARLY_DEPENDENT = 1e-7  # the same, of normal equations
+_NEARLY_DEPENDENT = 1e-7  # `_DEPENDENT` of normal equations
 _SURE = 4.0  # standard errors from 0 of a parameter that counts as changed
 
 
@@ -225,7 +225,7 @@ def _one_unit(case):
     for k in np.argsort(left, kind="stable")[:_UNITS_TRIED]:
         group = [n for n in groups[k] if case.norms[n[0]][n[1], n[2]] > 0]
         if case.effects.link.centered and len({(n[0], n[1]) for n in group}) == 1 < len(group):
-            group.remove(min(group, key=cosine.get))  # the same change of all does not show
+            group.remove(min(group, key=cosine.get))  # an equal change of all does not show
         if not group or len(group) > case.residual.size // 2:
             continue
         rows = case.few(len(group))

@@ -18,7 +18,7 @@ from .report import IDENTICAL, AuditReport, Difference
 __all__ = ["verify_same"]
 
 _CHANGE = 0.01  # relative change of one weight that an audit must be able to detect
-_LEAST_POWER = 0.01  # share of the weights for which it must: if for fewer, most other networks would pass as the same
+_LEAST_POWER = 0.01  # share of the weights for which it must: if for fewer, most other networks would pass as it
 _LARGE_SHARE = 0.25  # of the outputs' deviation: a network that explains them to this tolerance is one of many
 _ROUNDED = 2.0**-20  # relative change of a weight that may be its rounding to float32: 16 of its roundings
 _MARGIN = 1.5  # of the effect of a change that counts as visible, over the tolerance

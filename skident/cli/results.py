@@ -9,7 +9,7 @@ import numpy as np
 
 __all__ = ["FOUND", "INVALID_INPUT", "NOT_FOUND", "UNDECIDED", "Result", "plain"]
 
-FOUND = 0  # exit code: the same, identified or smaller
+FOUND = 0  # exit code: equal, identified or smaller
 NOT_FOUND = 1  # exit code: different, not identified or not smaller
 INVALID_INPUT = 2  # exit code
 UNDECIDED = 3  # exit code: an audit without the power to decide

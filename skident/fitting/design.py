@@ -26,7 +26,7 @@ _PROBES = 48  # random combinations of parameters whose sum estimates a leverage
 _OCTAVES = (-2.0, 4.0)  # distances of candidates, in powers of two of a standard deviation
 _ON_UNIT = 0.3  # pre-activation of candidates near a hyperplane, over that before they were moved
 _MOVE_OCTAVES = 0.7  # by which the distance of good candidates is varied
-_MOVE = 0.2  # the same of their position, over their distance per coordinate
+_MOVE = 0.2  # `_MOVE_OCTAVES` of their position, over their distance per coordinate
 _TIE_BREAK = 1e-3  # largest random term in the order of candidates, in pre-activations: equal ones are drawn at random
 
 

@@ -18,7 +18,7 @@ __all__ = ["directions_are_free", "polish_with_directions"]
 _MANY_PARAMETERS = 3000  # up to which a fit of all of them takes a second
 _MAX_CONDITION = 1e6  # of the first weights: saturated units are as many times farther from the center
 _OUTPUTS = 2.0  # per parameter
-_THOROUGH_OUTPUTS = 6.0  # the same of a thorough polish
+_THOROUGH_OUTPUTS = 6.0  # `_OUTPUTS` of a thorough polish
 
 
 def directions_are_free(oracle, network, noise):

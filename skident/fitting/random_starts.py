@@ -43,7 +43,7 @@ class StartLimits:
     # Of `time.perf_counter`: no start but the first begins later, and none goes on for longer. A `Moment` if jobs may
     # be on other machines.
     deadline: float = np.inf
-    n_jobs: int | None = None  # starts fitted at the same time, see `in_order`; the result does not depend on it
+    n_jobs: int | None = None  # starts fitted at once, see `in_order`; the result does not depend on it
     tol: float = 1e-9  # relative root mean square residual that ends the search
     progress: Callable | None = None  # ``progress(n)`` with the number of starts done
     n_first: int = 1  # starts of the first size of layers of unknown width

@@ -26,7 +26,7 @@ from .unit_replacement import ReplacementOptions, replace_units
 __all__ = ["SearchLimits", "WidthSearchResult", "search_weights", "search_widths"]
 
 _ONE_LAYER = (4, 9, 16, 28, 50, 90, 160)  # hidden widths tried: each 1.8 times the last
-_TWO_LAYERS = ((6, 4), (11, 8), (20, 13), (36, 24))  # the same for two hidden layers
+_TWO_LAYERS = ((6, 4), (11, 8), (20, 13), (36, 24))  # `_ONE_LAYER` for two hidden layers
 _STEEP_LAYERS = ((9, 6), (14, 9), (20, 13))  # hidden widths of networks of steep units
 _STEEP_REPEATS = 2  # how often each of these is tried
 _STEEP_STARTS = 3  # factor of the starts of these
@@ -38,10 +38,10 @@ _MAX_WASTED = {
     2: 1,
     3: 2,
 }  # widths in a row that do not improve the score, after which wider ones are left out; by depth
-_SCORE_GAIN = 1.0  # a score lower by less is the same
+_SCORE_GAIN = 1.0  # a score lower by less is equal
 _PLATEAU = 0.8  # residual variance of wider networks, relative to the best one's, that shows no further structure
 _EXACT_RESIDUAL = 1e-12  # relative residual that is rounding
-_SAME_COST = 1e-3  # relative difference of the costs of two fits that ended in the same minimum
+_SAME_COST = 1e-3  # relative difference of the costs of two fits that ended in one minimum
 _MAX_ATTEMPTS = 6  # at given widths (budget)
 _FINAL_FIT = {"max_iter": 200, "ftol": 1e-9}  # of the network that is returned
 

@@ -41,7 +41,7 @@ _MARGIN = 0.5  # of the clipped range, in ranges: means over the posterior grow 
 _CHAINS_TRIED = 6  # from which an exact fit is sought (budget)
 _SMALL_UNIT = 0.3  # mean weight norm relative to the largest in the layer, below which a unit is not counted
 _STEPS_OF_COUNTED = 40  # of Levenberg-Marquardt for the network of the counted units (budget)
-_STEPS_OF_EXACT = 100  # the same without penalty (budget)
+_STEPS_OF_EXACT = 100  # `_STEPS_OF_COUNTED` without penalty (budget)
 _PATIENCE = 15  # steps in which the loss must halve
 
 

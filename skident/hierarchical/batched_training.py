@@ -66,7 +66,7 @@ def _trained(problem, trials, training):
     rest = [_rest(problem, trial) for trial in trials]
     n = min(map(len, rest))
     rest, nets = torch.stack([rows[:n] for rows in rest]), _Networks(problem, rest, trials, training)
-    # Batches of nearly the same size: batch norm would suffer from a last one of a few samples.
+    # Batches of nearly equal sizes: batch norm would suffer from a last one of a few samples.
     n_batches = 1 if training.batch_size == -1 else max(1, round(n / training.batch_size))
     size = math.ceil(n / n_batches)
     starts = [start for start in range(0, n, size) if n - start > 1]  # batch norm refuses single samples

@@ -25,7 +25,7 @@ from .stochastic_fits import NoiseSelection, warn_of_linear
 
 __all__ = ["HierarchicalQuadraticNetClassifier"]
 
-# Small tables: at three times the rate, three eighths of the epochs have the same mean accuracy on seven tables of 150
+# Small tables: at three times the rate, three eighths of the epochs have an equal mean accuracy on seven tables of 150
 # to 570 samples (within 0.001); on the digits of other writers fewer epochs lose 0.004.
 _SHORT_TRAINING = (0.15, 30)  # largest rate of SGD, and epochs (budget)
 _LONG_TRAINING = 80  # epochs

@@ -22,7 +22,7 @@ from .solvers import set_trainable
 
 __all__ = ["InputNoise", "NoiseSelection", "fit_stochastic", "select_noise", "warn_of_linear"]
 
-_NOISE = 0.5  # level tried, in standard deviations of the inputs; the saddle classifier tries the same
+_NOISE = 0.5  # level tried, in standard deviations of the inputs
 _N_FOLDS = 3  # each trained without one third of the samples
 _ENOUGH_SAMPLES = 300  # from here on a single third is held out (budget): the error of an accuracy is below .05
 _FEWEST_SAMPLES = 10  # below, no samples are held out and there is no noise

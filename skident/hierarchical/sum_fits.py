@@ -27,7 +27,7 @@ _ALL_RECOVERED = 1e-20  # below: the layers added to a given start are recovered
 _PROMISING = 1e-2  # below: hidden biases are trained as well; before, they slow the search down
 _TARGET = 1e-26  # an attempt stops here: rounding of squares, 1e-32, times a few thousand for sums of degree 2^L
 _REFIT_TARGET = 1e-28  # squared error per sample, in robust units, at which the last fit stops: rounding
-_SAME_MINIMUM = 1e-3  # relative difference of two losses that count as the same minimum
+_SAME_MINIMUM = 1e-3  # relative difference of two losses that count as one minimum
 _LOCAL_MINIMUM = 1e-5  # losses below it are still falling, and no evidence of a common minimum
 # Samples per weight in the two phases of an attempt, and their least number: enough equations to determine the weights.
 _SAMPLES_PER_WEIGHT = (6, 8)

@@ -24,13 +24,13 @@ __all__ = [
 
 _NEXT = 3.0  # standard deviations at which a network must still meet the tolerance
 _NEXT_ROWS = 100  # rows there (budget)
-_NEXT_ROWS_PIECEWISE = 3000  # the same of ReLU networks from inexact outputs: a unit may be active at one in a thousand
+_NEXT_ROWS_PIECEWISE = 3000  # `_NEXT_ROWS` of ReLU networks from inexact outputs: units may be active at one in 1,000
 TIMES_TOL = 3.0  # the tolerance there: errors of the weights count for three times as much
 _CANDIDATES = 10_000  # rows there on which only the network is evaluated
 _CANDIDATES_AT_ONCE = 1000  # of them, for memory: 6 MB with 784 inputs
 _EXTREMES = 3  # queried rows per extreme (budget)
 _MOST_INPUTS = 50  # of which the extreme rows are queried
-_MOST_OUTPUTS = 10  # the same, behind the data (budget)
+_MOST_OUTPUTS = 10  # `_MOST_INPUTS` behind the data (budget)
 _CLIMBS = 30  # steps of an ascent to an extreme output of the network; no queries (budget)
 _FAR = (10.0, 1e3)  # standard deviations at which other outputs are those of another function
 _FAR_ROWS = 14  # rows at each, beside the extreme ones (budget)

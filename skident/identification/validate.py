@@ -26,7 +26,7 @@ _PROBABILITY_SAMPLES = 100  # samples of X on which probabilities are compared (
 _ROUNDING_SAMPLES = 200  # held-out samples at which the effect of rounded inputs is computed (budget)
 _USUAL_RESIDUAL = 4.0  # size of the residuals of right networks, in errors: up to 2.4 in 24, whose errors are rough
 _LARGEST_RESIDUAL = 15.0  # largest of them: up to 8 in 24
-_LARGEST_ROUNDING = 1.25 * 3.0**0.5  # the same of half precision: an error uniform over a spacing, and a quarter more
+_LARGEST_ROUNDING = 1.25 * 3.0**0.5  # `_LARGEST_RESIDUAL` of half precision: uniform over a spacing, and a quarter more
 _LARGEST_EXCESS = 0.7  # beyond half a spacing, in errors: up to 0.28 in 7 networks rounded once, else from 1.6 on (5)
 _NEARLY_EXACT = 1e-6  # relative error up to which no clip is suspected: its search takes 500 queries per input
 

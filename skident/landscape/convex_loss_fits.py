@@ -16,7 +16,7 @@ from .quadratic_form import factorize
 __all__ = ["ConvexLossFit", "RidgeGrid", "fit_convex_loss", "fit_targets", "ridge_terms", "select_ridge"]
 
 _ALPHAS = tuple(10.0 ** np.arange(-5.0, 1.0, 0.75))  # ridges to choose from, for standardized inputs
-_LINEAR_WEIGHTS = (1.0, 10.0, 100.0)  # likewise
+_LINEAR_WEIGHTS = (1.0, 10.0, 100.0)  # as `_ALPHAS`
 _SELECTION_SAMPLES = 2000  # that select the ridge (budget): seconds
 _SELECTION_STEPS = 12  # Newton steps per ridge, from the solution of the one before (budget)
 _LARGEST_LEVERAGE = 0.999  # of a sample; closer to 1, its left-out output is not determined

@@ -21,7 +21,7 @@ _MOST_FEATURES = 2**29  # entries of the features (budget): 4 GB
 _MOST_STEPS = 400  # Newton steps (budget); 10 to 30 are usual
 _SLOPE_ROUNDINGS = 8.0  # times eps and the slopes' scale: a gradient that rounding hides
 _LEAST_DAMPING = 1e-13  # relative to the mean of the Hessian's diagonal: about 500 eps
-_MOST_DAMPING = 1e12  # likewise; beyond, no step lowers the loss by more than rounding
+_MOST_DAMPING = 1e12  # the largest; beyond, no step lowers the loss by more than rounding
 _DAMPING_FACTOR = 10.0  # between steps that fail or succeed
 _NULL_EIGENVALUE = 1e-13  # of a Gram matrix, relative to the largest: about 500 eps
 

@@ -20,7 +20,7 @@ __all__ = [
 # Singular values of a block of hidden weights, relative to the largest, below which a rank is missing: L-BFGS leaves
 # units without effect at about the root of its tolerance.
 _NULL_TOL = 1e-4
-_NULL_TOL_OF_CERTIFICATES = 1e-6  # the same at a point to be certified, which should not be better than it is
+_NULL_TOL_OF_CERTIFICATES = 1e-6  # `_NULL_TOL` at a point to be certified, which should not be better than it is
 
 
 def loss_derivatives(W, v, X, y, jet):

@@ -13,7 +13,7 @@ from .damped_cholesky import factor_in_place
 __all__ = ["FactoredNormalEquations", "KeptFactor"]
 
 _MIN_DAMPING = 1e-13  # relative to squared column norms: 500 eps, what rounding leaves of a singular matrix
-_MIN_DAMPING_SINGLE = 1e-6  # the same in single precision
+_MIN_DAMPING_SINGLE = 1e-6  # `_MIN_DAMPING` in single precision
 _STALE_DAMPING = 10.0  # factor by which the damping may exceed that of the factor
 _NORM_FLOOR = 1e-14  # of the largest column norm, 50 eps: columns below it are scaled by the largest one
 

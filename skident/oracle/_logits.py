@@ -42,7 +42,7 @@ class _Digits:
 
 # Smaller probabilities on the grid have logarithms with an error above 4e-9 in double precision, 0.04 in single.
 _DOUBLE = _Digits(2.0**-52, 2.0**-54, 2.0**-53 / 1e-9, 1e-290)
-# The same in single precision.
+# In single precision.
 _SINGLE = _Digits(2.0**-23, 2.0**-25, 2.0**-24 / 1e-2, 1e-37)
 
 

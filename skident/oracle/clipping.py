@@ -16,7 +16,7 @@ _N_BISECTIONS = 40  # 1e4 / 2^40 = 1e-8 standard deviations
 _CONSTANT_TOL = 1e-12  # relative difference of outputs that counts as none: 4500 eps
 _MIN_CHANGE = 1e-7  # of the outputs' range, per step; a tanh that becomes constant in float64 has moved by 1e-15
 _RATE_RANGE = (1.8, 2.2)  # change over two steps over that of one: 2 at a full rate, less or more for a smooth curve
-_MIN_SHARE = 0.3  # of the lines that end in the same output; lines of other outputs may end anywhere
+_MIN_SHARE = 0.3  # of the lines that end in one output; lines of other outputs may end anywhere
 
 
 def detect_clipped_inputs(oracle, n_base=3, rng=None):

@@ -56,7 +56,7 @@ class NormAdaptedStep(Callback):
         self.n_steps_ += 1
         if self.escape_step_ is not None:
             return
-        # Against the same batch: batches differ from each other by more than the first escape changes.
+        # Against one batch: batches differ from each other by more than the first escape changes.
         zero_loss = float(net.get_loss(torch.zeros_like(y_pred), batch[1]))
         drop = 1.0 - float(loss.detach()) / zero_loss if zero_loss > 0 else 0.0
         self.mean_drop_ += (drop - self.mean_drop_) / self.window

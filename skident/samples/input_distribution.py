@@ -8,7 +8,7 @@ __all__ = ["along_a_line", "departures", "distinct_rows", "values_of_columns"]
 
 _SKEWNESS = 1.0  # of a column, from which it is not Gaussian (uniform 0, exponential 2)
 _KURTOSIS = 1.5  # excess, from which a column is not Gaussian (uniform -1.2, Laplace 3)
-_FLATNESS = 1.0  # minus the excess kurtosis, likewise: 1.2 is uniform, 2 the most there is
+_FLATNESS = 1.0  # minus the excess kurtosis, as for `_KURTOSIS`: 1.2 is uniform, 2 the most there is
 _SAMPLING_ERRORS = 4.0  # and at least so many sampling errors of a Gaussian column
 _LOOKED_AT = 2**17  # rows up to which repeated ones are searched for
 _VALUED = 2**12  # rows whose values are counted

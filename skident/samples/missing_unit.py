@@ -9,11 +9,11 @@ import numpy as np
 __all__ = ["MissingUnitTest", "missing_unit_test", "correlated_units"]
 
 _CANDIDATES = 1500  # random units that are tried (budget): their products take most of the time
-_FEW_CANDIDATES = 600  # the same where units are only sought (budget)
+_FEW_CANDIDATES = 600  # `_CANDIDATES` where units are only sought (budget)
 _NEAR = 24  # units sought near each unit of the fit, which may stand for two close ones (budget)
 _TURNS = (0.25, 0.5)  # angles of these to it, radians: two units of a cosine of 0.9 are 0.45 apart
 _SOUGHT_ASCENTS = 8  # of random units that are sought, and of units near those of the fit (budget)
-_PER_UNIT = 2  # of the latter, at most so many near the same one
+_PER_UNIT = 2  # of the latter, at most so many near one unit
 _ALIKE = 0.99  # cosine of two units that are one
 _BLOCK_ENTRIES = 2**22  # of the outputs of units at a time: 32 MB
 _LATE = 0.05  # share of samples that a tried unit has on either side at least: fewer decide nothing

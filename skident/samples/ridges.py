@@ -14,7 +14,7 @@ from .ridge_products import MATRIX_PARAMETERS, PRODUCT_PARAMETERS, RidgeProducts
 __all__ = ["ROUGHLY", "Regression", "RidgeFit", "fit_ridges", "regress_on_ridges", "ridge_gram"]
 
 _CURVATURE_ROWS = 64  # a parameter; of more rows a part is enough for the Gauss-Newton matrix
-_ROUGH_ROWS = 8  # the same where fits are only compared
+_ROUGH_ROWS = 8  # `_CURVATURE_ROWS` where fits are only compared
 _JACOBIAN_NUMBERS = 2**21  # of J at a time: 16 MB
 ROUGHLY = 1e-4  # relative decrease at which a fit that is only compared stops
 _COLLINEAR = 1e-11  # eigenvalue, relative to the largest, below which columns are collinear (rounding of a Gram matrix)

@@ -111,7 +111,7 @@ class _Candidates:
         self.target, self.max_bias = target, max_bias
 
     def take(self, index):
-        return self  # all have the same tensors
+        return self  # all share their tensors
 
     def cost(self, x):
         return self.target.loss(x[..., :-2], x[..., -1], x[..., -2])

@@ -22,7 +22,7 @@ _DIRECTIONS = 64  # in which outputs far out are compared
 _FAR = 1e6  # standard deviations of them: logits of ReLU networks are beyond 40 there
 _SAME = 1e-9  # difference of probabilities that are one level: these are 1e-16 apart
 _AT_LEVELS = 0.9  # of the directions, that lie on the commonest levels: on others, all units may be inactive
-_SAME_BEHIND = 3  # directions whose opposite has the same level: none with a single sigmoid unit
+_SAME_BEHIND = 3  # directions whose opposite has an equal level: none with a single sigmoid unit
 
 
 def recognize_calibration(oracle, U, rng):

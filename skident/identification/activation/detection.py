@@ -21,7 +21,7 @@ _MAX_LINES = 15  # searched for them; budget
 _MAX_RESIDUAL = 1e-5  # of a profile that fits, relative to the unit: fits of exact outputs leave 1e-8 and less
 _MARGIN = 30.0  # times that residual that the second best activation must leave
 _FARTHEST = 1e5  # standard deviations of the farthest inputs: weights of 1e-3 saturate there
-_FARTHEST_HALF = 1e3  # the same for float16, which ends at 65,504
+_FARTHEST_HALF = 1e3  # `_FARTHEST` for float16, which ends at 65,504
 _DEGREES = (1, 2, 4, 8)  # of outputs behind one linear layer, and one to three quadratic ones
 _BY_SHAPE = {"linear": "identity", "piecewise": "relu", "curved": "tanh"}  # of smooth units, tanh is the most common
 

@@ -49,7 +49,7 @@ _FEWER = 0.75  # times that share that may be matched on a wrong scale
 _BY_CHANCE = 1.037  # factor of the jumps after which few may be matched; no simple ratio of jumps
 
 _PRECISE = 1e-6  # error of a value before the outputs' activation up to which it counts
-_PRECISE_ROUNDED = 3e-5  # the same of rounded outputs: logits from 1e-6 up, whose curvature over a window is 1e-3
+_PRECISE_ROUNDED = 3e-5  # `_PRECISE` of rounded outputs: logits from 1e-6 up, whose curvature over a window is 1e-3
 
 _LIMITS = {"tanh": (-1.0, 1.0), "sigmoid": (0.0, 1.0), "erf": (-1.0, 1.0)}
 _FORWARD = {"tanh": np.tanh, "sigmoid": expit, "erf": erf}

@@ -21,7 +21,7 @@ __all__ = ["EVEN_TAILS", "FARTHEST", "network_from_limit"]
 
 EVEN_TAILS = {"gelu": 10.0, "silu": 45.0, "softplus": 45.0}  # pre-activation at which g(z) - relu(z) is rounding
 _DISTANCE = 1e5  # of the crossings, in sqrt(D) standard deviations: the other units are linear or zero there
-FARTHEST = 2.0 * _DISTANCE  # query, in the same units
+FARTHEST = 2.0 * _DISTANCE  # query, in units of `_DISTANCE`
 _PAIRS = 600  # of points on both sides of a unit's boundary, among which crossings are chosen
 _BISECTIONS = 60  # of the way between them: to rounding
 _CLEAR = 0.4  # of the distance to the next boundary that a profile covers

@@ -17,7 +17,7 @@ __all__ = ["FARTHEST", "find_asymptotic_network"]
 # hyperplane; farther out wide corners are apart, nearer low ones are above rounding.
 _RADII = (1e6, 1e6, 1e8, 1e5)
 _ENDS = 3000.0  # of the line, in units of its distance: misses one unit in 5000
-FARTHEST = 1.001 * max(_RADII) * _ENDS  # query, in the same units as _RADII, gradients included
+FARTHEST = 1.001 * max(_RADII) * _ENDS  # query, in units of _RADII, gradients included
 _SHORTEST = 1e-4  # interval of the line, in units of its distance, that is not split any more
 _NEAR = 100  # samples near the center that the network must explain
 _UNEXPLAINED = 1e-3  # share of the outputs' standard deviation that may remain there: 1e-6 comes from the slopes

@@ -11,7 +11,7 @@ __all__ = ["BIAS", "Summation", "find_summation", "leaf_order", "rounded_to_sing
 
 BIAS = -1  # the term that is no unit's
 _SHARES = (0.5, 1.5)  # of its size with which a rounding error is in the outputs: 1 with the right weights
-_SHARE_TOL = 0.1  # the same for the right weights, as errors correlate with others
+_SHARE_TOL = 0.1  # `_SHARES` for the right weights, as errors correlate with others
 _SHARE_ERRORS = 3.0  # standard errors of that share in addition
 
 

@@ -206,7 +206,7 @@ def solve_completion(problem, Z, Y, params, *, max_iter=200, tol=1e-14):
 # Relative residual below which a start has ended in the right valley. Entangled weights of deeper networks are
 # approximate, and so is their best residual; the directions of one hidden layer are exact.
 _GOOD_RESIDUAL = 1e-2
-_GOOD_RESIDUAL_ONE_LAYER = 1e-6  # the same for one hidden layer
+_GOOD_RESIDUAL_ONE_LAYER = 1e-6  # `_GOOD_RESIDUAL` for one hidden layer
 _SPREAD_ONE_LAYER = 0.5  # standard deviation of the starts' pre-activations: units far from linear, none saturated
 
 

@@ -21,7 +21,7 @@ _POLISHABLE = 1e-5  # relative residual from which the polish converges to the n
 _LIMIT = 1e-3  # relative residual of a fit that is not close, from which other samples are tried
 # Hidden widths of the starts, which are pruned: at first, and on other samples if these ended in local minima.
 _SIZES = (((4,), (9,), (16,)), ((16,), (28,)))
-# The same with two hidden layers (tuned on honesty/clipped).
+# With two hidden layers (tuned on honesty/clipped).
 _DEEP_SIZES = (((6, 4), (11, 8)), ((11, 8),))
 
 

@@ -26,13 +26,13 @@ from .second_layer import second_layer_on_patches
 __all__ = ["METHOD", "VARIANTS", "minimal_attempt"]
 
 _POLISHABLE = 1e-4  # relative residual that errors of the first layer may leave and the polish removes
-_POLISHABLE_NOISY = 1e-2  # the same with noise
+_POLISHABLE_NOISY = 1e-2  # `_POLISHABLE` with noise
 _MAX_ROUNDING = 1e-5  # relative noise up to which profiles improve the first layer: float32
 _NO_DEEPER = 1e-7  # error below which no deeper network is tried: rounding of a polish
 _SPARE_UNITS = 8  # units above `max_neurons` of a fit that is polished and pruned again (tuned on 4-3-4-1 networks)
 _MAX_ERROR = 1e-3  # error above which a network of unknown widths is no result
 _SMALL_SEARCH = 60  # parameters that set the number of starts for two hidden layers (budget)
-_DEEP_SEARCH = 30  # the same for more hidden layers
+_DEEP_SEARCH = 30  # `_SMALL_SEARCH` for more hidden layers
 _PRUNED_NOISE = 10.0  # error over the noise up to which redundant units are removed
 _WORSE = 3.0  # factor by which the error may grow when redundant units are removed
 

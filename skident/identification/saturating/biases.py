@@ -27,8 +27,8 @@ _STEP = 2e-4  # of fourth-order differences, in z: rounding 1e-12, truncation be
 _ROUNDING_STEPS = 0.2  # steps of exact outputs, times the fifth root of their rounding: 2e-4 for 1e-15
 # Residual below which a null space is real. Not tuned: between the 1e-8 of exact gradients and 1.
 _NULL_TOL = 1e-4
-_NULL_TOL_OF_NOISE = 300.0  # the same in units of the noise of the gradients
-_MAX_NULL_TOL = 0.1  # the same, however large the noise
+_NULL_TOL_OF_NOISE = 300.0  # `_NULL_TOL` in units of the noise of the gradients
+_MAX_NULL_TOL = 0.1  # `_NULL_TOL` however large the noise
 _CANDIDATES = 10  # points of a classifier for every one that is used: others have no gradient to speak of
 _MIN_SHARE = 1e-4  # norm of a unit's entries in the null vectors below which its bias is undetermined
 _MAX_ITER = 6  # Gauss-Newton steps: quadratic convergence from the closed form

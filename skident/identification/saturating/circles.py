@@ -24,7 +24,7 @@ _TAIL_OF_CELL = 1e-2
 # Part of the mean distance between steps within which a run of changing intervals is one step; two steps share such a
 # run with about this probability. With noise, circles are so small that steps are hardly narrower than their distance.
 _RUN_WIDTH = 0.01
-_RUN_WIDTH_NOISY = 0.1  # the same with noise
+_RUN_WIDTH_NOISY = 0.1  # `_RUN_WIDTH` with noise
 _RUN_CELLS = 3  # changing intervals in a row whose inner points sample the slope of a step
 _LONG_RUN = 16  # intervals of a run on a fine grid that is one step however crowded the circle is
 _JUMP_WIDTH = 1e-13  # radians per interval: rounding of an angle near pi (4e-16) hides the slope of narrower steps

@@ -47,7 +47,7 @@ _DIRECTION_SIGMAS = 2.5  # standard errors of the direction allowed for in the t
 _MAX_TANGENTIAL = 0.15  # largest tolerance of a check, whatever the noise: another unit changes the outputs by more
 _RATE_STEP = 0.05  # in z, of the central difference that measures the slope along the circle: error 1e-3
 _CLIPPED_FRACTION = 1e-2  # fractions of a step are clipped to this distance from 0 and 1 where a logarithm follows
-_CLIPPED_HEIGHT = 1e-3  # the same for the fraction at z = 0 of a whole profile, which is known better
+_CLIPPED_HEIGHT = 1e-3  # `_CLIPPED_FRACTION` for the fraction at z = 0 of a whole profile, which is known better
 
 
 @dataclass

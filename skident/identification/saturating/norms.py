@@ -120,13 +120,13 @@ _TAIL_START = (
     1e-3  # deviation from the limit, of the step's height, where a tail starts: the fifth power is 1e-15 of it
 )
 _SATURATED = 40.0  # pre-activations of saturated units: exp(-40) is below rounding
-_TAIL_END = 3e-10  # the same where it ends: six digits above rounding
-_END_ROUNDINGS = 2e-11 / 2.0**-52  # the same in units of the outputs' rounding, if a step is low beside the outputs
+_TAIL_END = 3e-10  # `_SATURATED` where it ends: six digits above rounding
+_END_ROUNDINGS = 2e-11 / 2.0**-52  # `_SATURATED` in units of the outputs' rounding, if a step is low beside the outputs
 _NODES_TAILS = 14  # queries per tail: 4 coefficients and the rate leave 9 for the residual
 _POWERS = 4  # of exp(-rate |w| s) in the fit
 _PLACES = 3  # along every hyperplane, with two sides each; the best of six tails
 _MORE_PLACES = 9  # for units without a good tail in those
-_MAX_RESIDUAL = 3e-5  # of a tail, relative at every node: an error of the norm of the same size
+_MAX_RESIDUAL = 3e-5  # of a tail, relative at every node: an error of the norm of that size
 _GRID = np.linspace(-1.0, 1.0, 21)  # trial rates about the best one so far, narrower by _NARROWER each time
 _FIRST_WIDTH = 0.2  # relative half width of the first grid: the slope of the far half is good to some per cent
 _NARROWER = 0.2  # the best trial is within 0.1 of the width, so this keeps the minimum inside the next grid

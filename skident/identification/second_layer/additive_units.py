@@ -16,7 +16,7 @@ from .single_layer import profile_of_unit, profile_points
 __all__ = ["AdditiveUnits", "WithoutUnits", "find_additive_units", "joined_with_units"]
 
 _SAME_CHANGE = 1e-9  # relative spread of a unit's change of the output over places: rounding far out
-_SIMILAR_CHANGE = 1e-4  # the same for directions that are not exact
+_SIMILAR_CHANGE = 1e-4  # `_SAME_CHANGE` for directions that are not exact
 _PLACES = 24  # along a unit's hyperplane, of which those with different signs of the other units are queried
 _MIN_PATTERNS = 3  # of signs: two may have equal changes if few units of the second layer read the unit
 _MAX_PATTERNS = 5  # of signs, whose profiles are queried (budget)

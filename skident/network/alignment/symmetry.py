@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-_BALANCING_SWEEPS = 3  # the norms then agree to a few percent, and the same for equal modules
+_BALANCING_SWEEPS = 3  # the norms then agree to a few percent, and are equal for equal modules
 _FITTING_SWEEPS = 8  # budget of the coordinate descent over scales
 _SCALE_TOL = 1e-3  # relative change of all scales at which their fit ends
 _REAL_TOL = 1e-6  # imaginary over real part of a root that counts as real: error of a double root is sqrt(eps)

@@ -43,7 +43,7 @@ class Tolerances:
 
     rank: float = 1e-10  # singular value, relative to the largest, that counts as zero (rounding)
     term: float = 1e-6  # norm of a term, relative to the tensor, below which it is noise
-    direction: float = 1e-3  # distance of directions of the same unit from two contractions
+    direction: float = 1e-3  # distance of directions of one unit from two contractions
 
 
 _EXACT_TENSORS = Tolerances()

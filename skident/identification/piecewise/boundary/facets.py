@@ -24,7 +24,7 @@ _MEDIUM_ERROR = 3e-5  # of bisections for the normal with which a facet is left 
 _INWARD = (0.25, 0.1, 0.04)  # distances into the facet's interior, largest first
 _INWARD_RATIO = 0.8  # radius there, over the distance: the bend must stay outside
 _INWARD_SLACK = 2e-3  # of predicted points there, over the distance
-_DIRECT_SLACK = 0.01  # the same with the coarse normal, whose error along each axis is a fifth of that
+_DIRECT_SLACK = 0.01  # `_INWARD_SLACK` with the coarse normal, whose error along each axis is a fifth of that
 _INTERIOR = (_INWARD_SLACK, _INWARD)  # for `interior_facet` with a normal of medium accuracy
 _DIRECT = (_DIRECT_SLACK, _INWARD)  # for `interior_facet` with a coarse normal
 

@@ -19,7 +19,7 @@ _OFFSET = 1e-9  # of both labels from the boundary, relative to 1 + |x|
 _MIN_BEND = (
     5e-6  # distance of the boundary from the plane, over that from the bend, below which the plane is inaccurate
 )
-_N_AGREEING = 3  # boundary points beyond a bend that must give the same scale (statistics)
+_N_AGREEING = 3  # boundary points beyond a bend that must give one scale (statistics)
 _NEAR_BEND = 0.02  # distance of these points beyond the bend
 _ASIDE = 0.3  # of that distance, aside
 _AGREEMENT = 1e-6  # relative, of these scales; those of another unit differ by percents

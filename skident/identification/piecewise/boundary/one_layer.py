@@ -38,7 +38,7 @@ _N_LABELS = 60  # labels per class that fix the combination of null vectors
 _LABEL_RADII = (1.0, 3.0)  # standard deviations of these inputs, log-uniform
 _MIN_EFFECT = 1e-7  # coefficient of a unit, over the largest one, below which it has no effect
 _EXPLAINED = 1e-7  # distance of a boundary point from the predicted boundary, relative to 1 + |x|, that is an error
-_ROUGH = 1e-6  # the same distance up to which the logits are inaccurate and no unit is missing
+_ROUGH = 1e-6  # `_EXPLAINED` distance up to which the logits are inaccurate and no unit is missing
 _MAX_VISITED = 6  # wrong boundary points per round at which the search continues
 
 

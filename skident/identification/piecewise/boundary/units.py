@@ -15,7 +15,7 @@ _APART = 1e-3  # second sine from which two pencils are different, so that their
 _ON_TOL = 1e-5  # distance of a bend from the hyperplane of its unit, relative to 1 + |x|
 _RIDGE_TOL = 1e-6  # distance of a point from both planes of its pencil, relative to 1 + |x|
 _SAME = 1e-5  # distance of two hyperplanes (unit normals) that count as one
-_TWINS = 1e-4  # the same distance at which one of two recovered hyperplanes is an error of the other
+_TWINS = 1e-4  # `_SAME` distance at which one of two recovered hyperplanes is an error of the other
 
 
 @dataclass(frozen=True)

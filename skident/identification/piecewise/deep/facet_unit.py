@@ -10,11 +10,11 @@ from skident.linalg import lapack, svd
 __all__ = ["CONTRADICTION", "SAME_DIRECTION", "FacetUnit", "intersection"]
 
 CONTRADICTION = 1e-5  # residual of an equation that no unit of this layer leaves: 100 errors on noisy outputs
-SAME_DIRECTION = 1e-5  # sine of an angle below which directions of coefficients are the same
+SAME_DIRECTION = 1e-5  # sine of an angle below which directions of coefficients are one
 
 _RANK_TOL = 1e-7  # singular value over the largest that is rounding of normals
 _UNDETERMINED_TOL = 1e-6  # part of a feature in the null space above which the unit is not determined there
-_UNDETERMINED_ERRORS = 300.0  # the same in relative errors of the known layers
+_UNDETERMINED_ERRORS = 300.0  # `_UNDETERMINED_TOL` in relative errors of the known layers
 _CERTAIN_ERRORS = 100.0  # singular value, over the error, of a direction that noisy equations determine
 _LAYER_ERRORS = 3.0  # errors of the known layers that every equation may be off by
 _POSITION_SHARE = 0.03  # error of a critical point's position over that of its normal
@@ -26,11 +26,11 @@ _SPARE_EQUATIONS = 1  # of a critical point, beyond the unknowns, that confirm w
 _ASSIGN_TOL = 1e-6  # residual up to which a critical point is assigned
 _LEAST_SIZE = 1e-6  # norm of the unit's gradient at a point that is assigned, over that at the first one
 _INDEPENDENT = 1e-9  # singular value over the largest of equations that are independent
-_ASSIGN_ERRORS = 30.0  # the same in errors of its normal
+_ASSIGN_ERRORS = 30.0  # `_INDEPENDENT` in errors of its normal
 
 # Predicting points of the boundary on random lines.
 _SPREADS = (0.5, 1.0, 2.0, 3.0)  # of the lines' origins around the center, in standard deviations of the inputs
-_NEAR_SPREADS = (0.1, 0.3, 1.0)  # the same around points of the boundary
+_NEAR_SPREADS = (0.1, 0.3, 1.0)  # `_SPREADS` around points of the boundary
 _FIRST_LINES = 12  # lines at a time at first
 _N_GRID = 80  # points of a line at which the unit's sign is evaluated
 _REACH = 4.0  # half length of the lines in units of sqrt(D)

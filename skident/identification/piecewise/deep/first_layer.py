@@ -21,18 +21,18 @@ _MORE_QUERIES = 24  # more, for few inputs
 _ERRORS = 300.0  # half width of a window in errors of the normal
 _EXACT_NORMAL = 1e-9  # error of a normal that no second round improves
 _OFF_PLANE = 1e-7  # median distance of points that are on no plane; on one they are exact to 1e-12
-_OFF_PLANE_RESOLUTIONS = 1e3  # the same in resolutions
+_OFF_PLANE_RESOLUTIONS = 1e3  # `_OFF_PLANE` in resolutions
 _EVERYWHERE = 0.4  # share of points at which a boundary shows above which it is no facet of a deeper unit
 _SUPPORT = 0.5  # least share of the other hyperplanes on both sides of which it shows
 _N_SUPPORT = 40  # points of a hyperplane at which that is tested
 _SIDE = 5  # divisor of these: points on one side of another hyperplane that say something of it
 _SUPPORT_ERRORS = 10.0  # errors of the position, and resolutions, within which a boundary is this one
 _SAME_POINT = 1e-9  # distance of a point from a loose one's hyperplane, over 1 + |x|
-_SAME_POINT_ERRORS = 30.0  # the same in errors of the normal and resolutions
+_SAME_POINT_ERRORS = 30.0  # `_SAME_POINT` in errors of the normal and resolutions
 _APART = 1e-3  # distance of two points that are not one
 _SAME_PLANE = 1e-5  # difference of normals and offsets of one hyperplane
 _ON_PLANE = 1e-7  # distance of points on a hyperplane, over 1 + |x|
-_ON_PLANE_RESOLUTIONS = 100.0  # the same, for both, in resolutions
+_ON_PLANE_RESOLUTIONS = 100.0  # `_ON_PLANE` for both, in resolutions
 
 
 class HyperplaneSearch:

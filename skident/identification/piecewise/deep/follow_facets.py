@@ -24,7 +24,7 @@ _N_WALKS = 60  # in random directions
 _N_STEPS = 12  # known boundaries crossed by a path at most
 _REACH = 8.0  # of paths, in units of sqrt(D)
 _NO_GRADIENT = 1e-8  # norm of the unit's gradient that is rounding: it is constant on the region
-_NO_NORMAL = 1e-9  # the same for known units
+_NO_NORMAL = 1e-9  # `_NO_GRADIENT` for known units
 _ON_BOUNDARY = 1e-9  # pre-activation of the boundary that was just crossed
 _LEANING = 0.5  # share of the paths that lean toward a boundary across which the unit is undetermined
 _SIDEWAYS = 0.4  # random part of their direction, over sqrt(D)
@@ -32,11 +32,11 @@ _SIDEWAYS = 0.4  # random part of their direction, over sqrt(D)
 # Choosing crossings.
 _AT_ONCE = 8  # boundaries crossed per round
 _LEAST_FREE = 1e-3  # free distance behind a boundary, in standard deviations of the inputs
-_FAILURE_FACTOR = 0.6  # quality of a crossing per failure at the same boundary
+_FAILURE_FACTOR = 0.6  # quality of a crossing per failure at one boundary
 
 # Crossing, in parts of the free distance behind the boundary, which counts up to 1.
 _AHEAD = 0.04  # distance of the line from the boundary; close by the unit has few places to be
-_AHEAD_NOISY = 0.2  # the same for noisy outputs, whose slopes need longer lines
+_AHEAD_NOISY = 0.2  # `_AHEAD` for noisy outputs, whose slopes need longer lines
 _HALF_LENGTH = 0.9  # of the line
 _BEFORE = 1e-3  # distance before the boundary at which the errors of the unit are evaluated
 _LEAST_ALONG = 1e-6  # part of the unit's gradient along the boundary: a line needs a direction across the unit
@@ -45,13 +45,13 @@ _FAR = 0.6  # distance of the three points that confirm a facet: the farther, th
 _N_POINTS = 3  # of these
 _LEAST_HITS = 2  # that must be there
 _NARROWEST = 0.005  # half width of their windows
-_WIDEST = 0.1  # the same
-_WIDEST_NOISY = 0.2  # the same for noisy outputs
+_WIDEST = 0.1  # `_NARROWEST`
+_WIDEST_NOISY = 0.2  # `_WIDEST` for noisy outputs
 _RESOLUTIONS = 300.0  # resolutions that a window is wide
 _POSITION_ERRORS = 3.0  # errors of the position that it is wide
 _NEAR_WINDOW = 2e-3  # of a window: how near a point must be to where it was predicted
-_NEAR_ERRORS = 4.0  # the same in its errors
-_NEAR_ERRORS_NOISY = 16.0  # the same for noisy outputs
+_NEAR_ERRORS = 4.0  # `_NEAR_WINDOW` in its errors
+_NEAR_ERRORS_NOISY = 16.0  # `_NEAR_ERRORS` for noisy outputs
 _ACCURATE = 0.05  # error of a point, over the width of its window
 
 # Ending.

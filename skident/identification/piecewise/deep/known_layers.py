@@ -10,7 +10,7 @@ __all__ = ["KnownLayers"]
 
 _COPIES = 4  # arrays of a chunk: the gradients of all units, by layers, joined, scaled and multiplied
 _ON_BOUNDARY = 1e-7  # distance from a boundary, over 1 + |x|, of points on it: some errors of located points
-_ON_BOUNDARY_ERRORS = 100.0  # the same in relative errors of the known layers
+_ON_BOUNDARY_ERRORS = 100.0  # `_ON_BOUNDARY` in relative errors of the known layers
 _NO_GRADIENT = 1e-9  # norm of a pre-activation's gradient that is rounding: the unit is constant on the region
 
 

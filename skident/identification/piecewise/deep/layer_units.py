@@ -33,14 +33,14 @@ _ROUNDS_SIGNED = 15  # of extending a unit whose signs are new
 _ASSIGN_TOL = 1e-4  # error of a normal that still assigns its point to a unit
 # Equations and directions.
 _POINT_TOL = 1e-6  # residual of a critical point of this layer, once the signs are known
-_POINT_ERRORS = 1e3  # the same in errors of its normal
+_POINT_ERRORS = 1e3  # `_POINT_TOL` in errors of its normal
 _SIGNS_TOL = 1e-4  # residual up to which signs are accepted at last
 _SIGNS_SHARE = 0.7  # of the units whose equations must agree
 _FEWEST_BESIDE_SKIP = 2  # units whose equations must contradict each other before a skip connection is tried
 _MOST_CHOICES = 4  # undetermined signs of which both are tried
 _LINEAR_TOL = 1e-6  # residual of a normal that a combination of the linear part explains
-_LINEAR_TOL_NOISY = 1e-4  # the same at most for large errors
-_LINEAR_ERRORS = 30.0  # the same in errors of the normal
+_LINEAR_TOL_NOISY = 1e-4  # `_LINEAR_TOL` at most for large errors
+_LINEAR_ERRORS = 30.0  # `_LINEAR_TOL` in errors of the normal
 _INDEPENDENT = 1e-9  # singular value over the largest of gradients that are independent
 _POINT_ERROR = 1e-9  # error of the normals of points that units are given up for, as those of exact outputs
 # Units that are always active.

@@ -37,9 +37,9 @@ _STEP = 0.1  # of differences over the usual one: other boundaries are near
 _MOST_ERROR = 1e-5  # of a jump, relative; larger ones are left out
 # Points of one unit.
 _SPARE = 3  # equations beyond the unknowns that decide whose a point is
-_SAME = 1e-6  # residual of a point of the same unit, over the jump
-_SAME_ERRORS = 30.0  # the same in errors of the jumps
-_SAME_FAR = 1e-5  # the same in other balls, where errors of the weights add to it
+_SAME = 1e-6  # residual of a point of that unit, over the jump
+_SAME_ERRORS = 30.0  # `_SAME` in errors of the jumps
+_SAME_FAR = 1e-5  # `_SAME` in other balls, where errors of the weights add to it
 _AT_ONCE = 4000  # pairs, for memory
 _RANK_TOL = 1e-7  # singular value of equations for the null space, over their norm, that is rounding
 _LEAST_ERROR = 1e-11  # of an equation: rounding of the positions
@@ -67,7 +67,7 @@ class _Points(Table):
     jumps: np.ndarray  # (n, D), of the gradient across the boundary, oriented alike within a group
     errors: np.ndarray  # (n,), of the jumps, relative
     convex: np.ndarray  # (n,), whether the outputs bend upward: the sign of the outer weight
-    group: np.ndarray  # (n,), points with the same number are of one unit
+    group: np.ndarray  # (n,), points with one number are of one unit
 
 
 def add_units_of_nearby_points(probe, layer, rng):

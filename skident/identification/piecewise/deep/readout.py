@@ -40,8 +40,8 @@ _MORE_POINTS = 60  # more, so that outliers of a small layer stay few
 _INACCURATE = 1e4  # accuracy of an output over the median that is left out
 # Explaining outputs.
 _EXPLAINED = 1e-7  # error of an output over its deviation that counts as explained
-_EXPLAINED_ERRORS = 300.0  # the same in errors of the output; they are amplified by the fit
-_EXPLAINED_NOISE = 3000.0  # the same for noisy outputs
+_EXPLAINED_ERRORS = 300.0  # `_EXPLAINED` in errors of the output; they are amplified by the fit
+_EXPLAINED_NOISE = 3000.0  # `_EXPLAINED` for noisy outputs
 _N_REWEIGHTINGS = 24  # of least absolute deviations
 _SETTLED = 1e-4  # median residual over the explained one that ends them
 _FLOOR = 1e-3  # residual over the median below which residuals weigh no more
@@ -150,7 +150,7 @@ class _OutputFit:
     H: np.ndarray  # (n, m_{L-1}), outputs of layer L - 1
     sizes: np.ndarray  # (n, m_L), absolute values of the pre-activations
     signs: PreactivationSigns | None = None  # of the units, if some weights are undetermined
-    pool: np.ndarray | None = None  # (q, m_{L-1}), outputs of layer L - 1 at more points, likewise
+    pool: np.ndarray | None = None  # (q, m_{L-1}), outputs of layer L - 1 at more points
 
     @classmethod
     def queried(cls, probe, layers, weights, biases, undetermined, slope, rng):

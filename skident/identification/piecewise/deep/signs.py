@@ -18,7 +18,7 @@ __all__ = ["LayerSigns", "features_with_signs", "layer_signs", "signs_beside_lin
 
 _RANK_TOL = 1e-8  # singular value over the largest that is rounding
 _CERTAIN = 1e-3  # distance from 1 up to which the size of a sign is taken as 1
-_CERTAIN_NOISY = 0.1  # the same for noisy outputs
+_CERTAIN_NOISY = 0.1  # `_CERTAIN` for noisy outputs
 _CERTAIN_ERRORS = 30.0  # errors by which noisy equations must determine a direction
 _DETERMINED = 1e-5  # part of a sign in the null space up to which it is determined
 _FREE_SIZE = 1e6  # scale of other unknowns relative to signs, which have size 1 on noisy outputs

@@ -37,22 +37,22 @@ _TINY = float(np.finfo(float).tiny)
 # Validation.
 _RADII = (1.0, 3.0, 4.0, 6.0)  # spreads of held-out samples, in standard deviations of the inputs
 _WRONG = 1e-9  # error of an output over its deviation that no rounding of a right network makes
-_WRONG_ERRORS = 1e3  # the same in errors of the output, which weights known to rounding amplify
-_WRONG_NOISE = 12.0  # the same for noisy outputs: six deviations, and as much for the fit
+_WRONG_ERRORS = 1e3  # `_WRONG` in errors of the output, which weights known to rounding amplify
+_WRONG_NOISE = 12.0  # `_WRONG` for noisy outputs: six deviations, and as much for the fit
 _FIRST_SHARE = 8  # divisor of the samples tested first: most wrong networks fail there
 _FEW_WRONG = 0.02  # share of wrong noisy outputs up to which a network without linear part is preferred
 _SOME_WRONG = 0.5  # share of wrong outputs up to which a network is polished on these as well
-_HARDLY_WRONG = 0.01  # the same below which it is polished only if some of these take part
+_HARDLY_WRONG = 0.01  # `_SOME_WRONG` below which it is polished only if some of these take part
 _N_POLISHES = 4  # on outputs that were wrong
 _DIRECTIONS = (1.0, 3.0, 6.0)  # distances along directions in which the units change most, in units of sqrt(D)
 _FAR_SPREADS = (3.0, 6.0, 12.0)  # of samples beside those near the center, in standard deviations of the inputs
 _BEYOND = (-1.0, 2.0)  # parts of the lines between two inputs on which there are samples
 # Polish.
 _OUTPUTS = 2.0  # per parameter
-_OUTPUTS_NOISY = 10.0  # the same for noisy outputs
+_OUTPUTS_NOISY = 10.0  # `_OUTPUTS` for noisy outputs
 _MORE_OUTPUTS = 50  # beyond these
 _POLISHED_TOL = 1e-4  # relative error above which an output takes no part: a unit is missing there
-_POLISHED_ERRORS = 1e3  # the same in errors of the output
+_POLISHED_ERRORS = 1e3  # `_POLISHED_TOL` in errors of the output
 _MOST_POLISHED = 5000  # parameters above which a fit takes minutes
 _NEARLY_ALL = 0.98  # share of nearly right outputs below which so many parameters are not fitted: units are missing
 _EXACT_ERRORS = 30.0  # errors by which an output of an exact network is off at most
@@ -77,7 +77,7 @@ _RIGHT = 0.1  # scaled error below which an output is right
 _PATH_LENGTH = 1.3  # of these lines over the distance
 _PATH_INTERVALS = 8  # that they are cut into at first
 _NEAR = 1e-6  # pre-activation over the median up to which a point is on a boundary
-_NEAR_RESOLUTIONS = 300.0  # the same in resolutions
+_NEAR_RESOLUTIONS = 300.0  # `_NEAR` in resolutions
 
 
 class OutputSamples(NamedTuple):

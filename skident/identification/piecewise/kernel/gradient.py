@@ -19,7 +19,7 @@ _COPIES = 4  # arrays of a chunk of points: steps, points, and both of central d
 
 # Gradients at points of long pieces.
 _FORWARD_STEP = 0.02  # over the gap, the free length along the line: other boundaries across it are rare that close
-_CENTRAL_STEP = 0.7  # the same for the first central difference
+_CENTRAL_STEP = 0.7  # `_FORWARD_STEP` for the first central difference
 _CENTRAL_SHRINK = 0.3  # ratio of successive steps
 _CENTRAL_STEPS = 12  # 0.3^12 = 5e-7 of the free length
 _MARGIN = 1.06  # of the error of forward differences, whose accuracies are bounds and not deviations
@@ -29,7 +29,7 @@ _FEW_INPUTS = 15  # inputs up to which central differences cost little
 _WIDEST_STEP = 1e-2  # first step; wider ones meet other boundaries
 _N_STEPS = 4  # steps tried at most
 _STEP_SHRINK = 0.1  # ratio of successive steps
-_WIDEST_STEP_NOISY = 0.2  # the same for noisy outputs, which need all the width there is
+_WIDEST_STEP_NOISY = 0.2  # `_WIDEST_STEP` for noisy outputs, which need all the width there is
 _N_STEPS_NOISY = 7  # down to 0.4^6 = 0.4 % of the widest
 _STEP_SHRINK_NOISY = 0.4  # finer, as a narrower step loses accuracy
 _STEP_PART = 0.12  # step times sqrt(D) over the gap: with the offset below, points use a third of the gap
@@ -37,7 +37,7 @@ _AWAY = 2.2  # distance of the gradients from the boundary over sqrt(D) steps: n
 _RANK_ONE_ERRORS = 20.0  # second singular value of a jump in errors of the gradients
 _RANK_ONE_TOL = 1e-6  # second singular value of a jump, over the first, that is rounding
 _NORMAL_TOL = 1e-2  # largest error of a normal: larger ones predict nothing
-_NORMAL_TOL_NOISY = 0.3  # the same for one that is fitted again to positions
+_NORMAL_TOL_NOISY = 0.3  # `_NORMAL_TOL` for one that is fitted again to positions
 
 # Normals from positions, on noisy outputs.
 _REACHES = (0.1, 0.3)  # distances of the positions over the free length around the boundary, in turn

@@ -17,13 +17,13 @@ _OUTPUT_ROUNDINGS = 16.0  # eps times the largest output: rounding of a layer's 
 
 _DETECTION_TOL = 100.0  # errors of the outputs by which a boundary must move them to be detected
 _RELIABLE_TOL = 1e5  # errors above which every line detects it: far out, rounding loses three digits
-_DETECTION_TOL_NOISY = 12.0  # the same for noisy outputs, whose errors bound 3 deviations
-_RELIABLE_TOL_NOISY = 1e3  # likewise; noise does not grow with the distance
+_DETECTION_TOL_NOISY = 12.0  # `_DETECTION_TOL` for noisy outputs, whose errors bound 3 deviations
+_RELIABLE_TOL_NOISY = 1e3  # of noisy outputs; noise does not grow with the distance
 
 # Measuring the error, by second differences in small windows.
 _MARGIN = 16.0  # over the upper quartile of second differences: the largest of a few thousand outputs
 _NOISE_DEVIATIONS = 3.0  # standard deviations of noise that bound an output's error: false alarm rate 0.3 %
-_ROUNDING_DEVIATIONS = 1.75  # the same for rounding to decimals, whose largest error is sqrt(3) deviations
+_ROUNDING_DEVIATIONS = 1.75  # `_NOISE_DEVIATIONS` for rounding to decimals, whose largest error is sqrt(3) deviations
 _WIDE_STEP = 3e-4  # in standard deviations of the inputs; few windows of this size contain an activation boundary
 _NARROW_STEP = 3e-6  # curvature decreases by the squared ratio of the two steps, noise does not
 _QUANTILE = 0.75  # of second differences: fewer windows contain a boundary, and half of rounded ones may be 0
@@ -58,7 +58,7 @@ class Probe:
         self.length_scale = np.sqrt(oracle.n_inputs)  # usual distance of standardized inputs from the center
         self.detection_tol = _DETECTION_TOL if exact else _DETECTION_TOL_NOISY
         self.reliable_tol = _RELIABLE_TOL if exact else _RELIABLE_TOL_NOISY
-        # Rounding to decimals, and noise, are the same everywhere; that of binary digits grows with the outputs.
+        # Rounding to decimals, and noise, are equal everywhere; that of binary digits grows with the outputs.
         self._error_grows = exact or oracle.accuracy.grows
 
     def __call__(self, U):

@@ -17,7 +17,7 @@ _ROUNDS = 30  # reweightings at most, and changes of the active set
 _SETTLED = 1e-2  # relative change of the weights that ends the reweighting: the active set no longer depends on it
 _LEAST_RESIDUAL = 0.3  # errors below which a residual weighs no more
 _RANK = 1e-13  # singular value over the largest that is rounding
-_RANK_OUTPUTS = 1e-12  # the same for fits of outputs, whose features may be nearly dependent
+_RANK_OUTPUTS = 1e-12  # `_RANK` for fits of outputs, whose features may be nearly dependent
 
 
 class ActiveSetFit(NamedTuple):

@@ -201,7 +201,7 @@ def _examine(line, a, b, level, detection_tol):
     index = np.flatnonzero(single)
     found, failed = _verify(line, a.take(index), b.take(index), meet[index])
     split[index[failed]] = True
-    # Two boundaries that bend the same way lie on the two sides of the point where their outer pieces meet; split
+    # Two boundaries that bend one way lie on the two sides of the point where their outer pieces meet; split
     # beside it, as the outputs may be odd about it.
     gap = np.minimum(meet - a.t, b.t - meet)
     beside = meet + 0.1 * line.rng.uniform(-1.0, 1.0, len(meet)) * gap

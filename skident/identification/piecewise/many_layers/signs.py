@@ -17,7 +17,7 @@ __all__ = ["SignFit", "layer_signs", "linear_direction"]
 
 _LEAST_POINTS = 6  # of a cluster that says something
 _MOST_CLUSTERS = 60  # (budget)
-_MOST_ENUMERATED = 10  # the same beside a linear part
+_MOST_ENUMERATED = 10  # `_MOST_CLUSTERS` beside a linear part
 _FEWEST_CLUSTERS = 3  # that show a linear part
 _REWEIGHTINGS = 4  # of the clusters: some are contradicted by further missing units
 _TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
@@ -32,7 +32,7 @@ _FEWEST_ABLE = 12  # normals that could contradict the signs, fewer than which s
 _CLEAR_VIOLATIONS = 4  # of them that say that units are missing, if there are few
 _MOST_VIOLATIONS = 0.06  # share of these that contradict the right signs, of units of the layer that are not recovered
 _FITTING_CLUSTERS = 0.05  # share of clusters that fit, above which no unit is missing that is always active
-_MOST_CLUSTERS_FIT = 0.7  # the same above which normals that contradict the signs are those of rare units
+_MOST_CLUSTERS_FIT = 0.7  # `_MOST_CLUSTERS` above which normals that contradict the signs are those of rare units
 _GAIN = 0.1  # of that share, and of the normals, with a linear unit for a missing one
 _CLEARER = 3  # ratio of the normals that could contradict the signs, without and with a unit that is none
 _STARTS = 6  # of the search otherwise

@@ -14,7 +14,7 @@ __all__ = ["Spans"]
 
 _MOST_POINTS = 150  # critical points (budget: 0.5 s with all signs of eight units)
 _RANK_TOL = 1e-9  # singular value over the largest of gradients that are independent
-_ACTIVE_RANK_TOL = 1e-8  # the same of the active units' gradients
+_ACTIVE_RANK_TOL = 1e-8  # `_RANK_TOL` of the active units' gradients
 _INSIDE = 1e-5  # relative part of a normal outside of a span: rounding of normals
 _MOST_SUBSETS = 15_000  # of the units, per critical point (budget: 50 ms)
 _SEARCHED = 40  # critical points whose active units are searched (budget)

@@ -15,10 +15,10 @@ _LEAST_RESIDUAL = 1e-11  # that is no rounding
 _TRIMMINGS = 3  # of these
 _INACTIVE = 1e-9  # norm of the outputs of an input that is inactive at all critical points
 _UNDETERMINED = 1e-6  # singular value over the largest of a direction that is not determined
-_UNDETERMINED_RATIO = 30.0  # the same over the smallest
+_UNDETERMINED_RATIO = 30.0  # `_UNDETERMINED` over the smallest
 _UNKNOWN = 1e-4  # part of a weight in these directions above which it is unknown
 _INDEPENDENT = 1e-8  # singular value over the largest of equations that are independent
-_INDEPENDENT_NORMAL = 1e-7  # the same of gradients and a normal
+_INDEPENDENT_NORMAL = 1e-7  # `_INDEPENDENT` of gradients and a normal
 _FITS = 1e-6  # residual of the equations of a critical point that is the unit's
 _TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 

@@ -19,10 +19,10 @@ __all__ = ["FURTHER_GRID", "LayerSearch", "Unit"]
 
 _BISECTIONS = 45  # from a step of the grid to rounding
 _HIT = 1e-6  # distance of a critical point from a predicted one, relative
-_FIRST_HIT = 1e-5  # the same of a candidate from two critical points
+_FIRST_HIT = 1e-5  # `_HIT` of a candidate from two critical points
 _LEAST_FIRST = 0.35  # share of predicted critical points from which a candidate is refined
 _ACCEPTED = 0.95  # share of predicted critical points that the outputs confirm: facets of deeper units have 0.8 or less
-_ACCEPTED_BESIDE_LINEAR = 0.85  # the same behind linear units, which are wrong where the missing ones are inactive
+_ACCEPTED_BESIDE_LINEAR = 0.85  # `_ACCEPTED` behind linear units, which are wrong where the missing ones are inactive
 _HOPELESS = 0.8  # share on the lines of the set below which no further points are tested
 _LEAST_PREDICTED = 2  # critical points of a candidate
 _LEAST_HITS = 3  # of these that are there
@@ -45,7 +45,7 @@ _TESTED_AT_ONCE = 3  # of these, of which the outputs confirm none of most facet
 _HOPELESS_FIRST = 0.6  # share that these suggest below which no others are tested
 _MOST_IN_VAIN = 2000  # points tested of wrong candidates, per search: behind layers that lack a unit, most are (budget)
 _LEAST_HIT_AGAIN = 0.6  # share of critical points where a unit known before predicts them: it is not tested again
-_TESTED_HERE = 40  # the same on the lines of the set without a critical point there
+_TESTED_HERE = 40  # `_TESTED` on the lines of the set without a critical point there
 
 
 @dataclass(eq=False)

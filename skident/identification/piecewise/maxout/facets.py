@@ -17,7 +17,7 @@ __all__ = ["Facets"]
 _REACHES = (30.0, 1e3)  # half lengths of lines, in units of sqrt(D) standard deviations: facets near, and all
 _DIRECTION_TOL = 1e-5  # error of a direction above which a boundary is left to another line
 _SAME_ERRORS = 20.0  # errors of two directions, or places, within which they are of one hyperplane
-_SAME = 1e-9  # the same for errors that are rounding
+_SAME = 1e-9  # `_SAME_ERRORS` for errors that are rounding
 _SAME_JUMP = 1e-4  # relative difference of jumps of one hyperplane
 
 

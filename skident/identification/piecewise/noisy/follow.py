@@ -21,7 +21,7 @@ _TOWARD = 0.5  # random part of an aimed direction over the rest
 _NEAREST = 3  # critical points that aimed polylines begin at
 _ROUNDS_PER_PLANE = 6  # polylines per hyperplane at most
 _IDLE = 30  # polylines in a row without progress that end the search
-_IDLE_FIRST = 14  # the same while fewer than three hyperplanes are known
+_IDLE_FIRST = 14  # `_IDLE` while fewer than three hyperplanes are known
 _FIRST = 3  # hyperplanes known from which a unit is worth more polylines
 # Learning one coefficient.
 _PARALLEL = 1e-6  # part of a normal in the plane of the polyline that is rounding
@@ -32,12 +32,12 @@ _BALL = 0.9  # part of the free ball, squared, that the segment stays in
 _GAP_SHARE = 0.45  # half width of a window over the distance of the next boundary
 _WIDEST = 0.15  # half width of a window, in standard deviations of the inputs
 _JUMP_TOL = 0.08  # relative deviation of a jump from the one known beforehand
-_CONFIRMED_TOL = 0.15  # the same of further points in the new region, in smaller windows
+_CONFIRMED_TOL = 0.15  # `_JUMP_TOL` of further points in the new region, in smaller windows
 _N_CONFIRMING = 4  # of these points
 _CONFIRM_REACH = 0.6  # distance of these over that of the next hyperplane
 _CONFIRM_FARTHEST = 0.6  # and at most, in standard deviations of the inputs
-_NARROWEST = 1e-4  # half width of their windows, in the same
-_CONFIRM_WIDEST = 0.1  # likewise
+_NARROWEST = 1e-4  # half width of their windows, in standard deviations of the inputs
+_CONFIRM_WIDEST = 0.1  # as `_NARROWEST`
 _CONFIRM_INNER = 0.7  # part of the window in which they lie
 _LEAST_GRADIENT = 0.02  # gradient beyond a hyperplane over that before: smaller ones leave no boundary
 # Refining.

@@ -15,7 +15,7 @@ from .robust import robust_fit
 __all__ = ["NoisyHyperplaneSearch", "fit_hyperplane"]
 
 _RADII = (0.5, 1.0, 1.5, 3.0)  # of points on hyperplanes, in standard deviations of the inputs
-_FAR_RADII = (1.0, 2.0, 3.0)  # the same of lines that only confirm hyperplanes
+_FAR_RADII = (1.0, 2.0, 3.0)  # `_RADII` of lines that only confirm hyperplanes
 _MOST_PAIRS = 24  # of lines that end the search, one of which only confirms (budget)
 _PLANES_PER_PAIR = 12  # hyperplanes per idle pair: 64 behind 13 inputs were complete after four idle ones
 _N_FIRST = 8  # points of a hyperplane queried first; a facet of a deeper unit has hardly any of them

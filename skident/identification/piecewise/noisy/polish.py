@@ -14,11 +14,11 @@ __all__ = ["annealed_polish"]
 
 _MAD = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
 _CAUCHY = 6.0  # deviations from which a residual counts for less, in the end
-_FIRST = 0.3  # the same at first, over the largest residual
+_FIRST = 0.3  # `_CAUCHY` at first, over the largest residual
 _COOLING = 0.1  # ratio of successive ones
 _FEW = 2000  # parameters up to which every step has its own matrix
 _RIDGE = 1e-9  # of the scaled matrix: directions that no output determines, as the length of a unit's weights
-_RIDGE_SINGLE = 1e-6  # the same in single precision
+_RIDGE_SINGLE = 1e-6  # `_RIDGE` in single precision
 _NO_EFFECT = 1e-30  # diagonal entry over the largest one of a parameter without effect
 _SHARES = (1.0, 0.3, 0.05)  # of a step, tried in turn
 _GAIN = 0.01  # relative decrease of the cost below which the last scale has converged

@@ -16,7 +16,7 @@ __all__ = ["polished_on_jacobians"]
 
 _ARRAYS = 4  # of the size of all Jacobians, and of those in the first layer: work space
 _OVER = 2.0  # entries of all Jacobians per weight: fewer determine some weights badly
-_OVER_KNOWN = 3.0  # the same of known Jacobians: their points are less roomy, and they cost no queries
+_OVER_KNOWN = 3.0  # `_OVER` of known Jacobians: their points are less roomy, and they cost no queries
 _MORE = 4  # Jacobians beyond that
 _STEP = 1.0  # first step of a Jacobian over the distance of the nearest boundary: random steps rarely go straight there
 _MAX_STEPS = 4  # of Gauss-Newton: from errors of 1e-6, two reach rounding

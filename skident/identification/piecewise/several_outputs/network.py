@@ -24,7 +24,7 @@ _MAX_ATTEMPTS = 3  # from new lines: a unit of the first layer may hide beside o
 _MAX_ROUNDS = 4  # of further lines if units of the second layer are missing: a new attempt costs the first layer again
 _LEAST_LINES = 4  # of a first layer that is wider than the input: fewer do not show all of its units
 _CHECKS = 60  # further outputs per radius that the network must explain
-_MORE_CHECKS = 300  # the same before a network whose first layer is wider than the input is accepted: a rare unit
+_MORE_CHECKS = 300  # `_CHECKS` before a network whose first layer is wider than the input is accepted: a rare unit
 _LINES_PER_FIT = 3  # after a fit that does not explain outputs
 _CHECKED_NEAR = 0.1  # distance of points to be checked from critical points of no unit, over that from the center
 _CHECKED_RADII = (0.5, 1.0, 2.0, 3.0, 10.0)  # standard deviations of these
@@ -35,13 +35,13 @@ _PER_WEIGHT = 1.5  # of its points, at which a unit of the second layer is activ
 _CANDIDATES = 20_000  # points among which those are chosen if the first layer is wider than the input
 _CANDIDATE_RADII = (0.5, 1.0, 3.0, 10.0, 30.0)  # standard deviations of these
 _MAX_POLISHED_WIDE = (
-    30_000  # the same if the first layer is wider than the input: there is no fit to Jacobians (budget: 30 s)
+    30_000  # `_MAX_POLISHED` if the first layer is wider than the input: there is no fit to Jacobians (budget: 30 s)
 )
 _DENSE = 3000  # parameters up to which its normal equations are solved directly: conjugate gradients converge faster
 _MAX_ERROR = 1e-5  # of these, relative: larger ones are those of missing units
 _MAX_FITS = 3  # from such errors (budget)
 _FITTED_WELL = 1e-8  # of these after a fit to Jacobians: larger ones are those of rare units
-_FITTED_WELL_LARGE = 3e-8  # the same of networks with many parameters, whose fits are less accurate
+_FITTED_WELL_LARGE = 3e-8  # `_FITTED_WELL` of networks with many parameters, whose fits are less accurate
 _MANY = 300_000  # parameters from which a fit to Jacobians takes 20 s
 _MAX_FITS_LARGE = 2  # of these (budget)
 _MISSED = 12  # points that are not explained, at which Jacobians are measured (budget)

@@ -19,11 +19,11 @@ _MAX_SECOND_LINES = 40  # in the positive orthant
 _LAST_LINES = 6  # lines in a row without a new unit, after which the second layer is complete
 _MOST_BOUNDARIES = 10  # on a line, per unit of the first layer (budget)
 _MORE_BOUNDARIES = 1000  # beside these (budget)
-_PER_UNIT = 2  # the same per unit of the second layer, once several lines have shown most units (budget)
+_PER_UNIT = 2  # `_MORE_BOUNDARIES` per unit of the second layer, once several lines have shown most units (budget)
 _BESIDE_UNITS = 100  # beside these (budget)
 _ACCURATE = 1e-8  # bound of the error of a normal of the second layer up to which it is not measured again
 _ACCURATE_LINES = 3  # on which these are measured again (budget: m_1 + 12 queries per Jacobian)
-_INACCURATE = 1e-3  # the same on all further lines: normals of weak units
+_INACCURATE = 1e-3  # `_ACCURATE_LINES` on all further lines: normals of weak units
 _MAX_HALVINGS = 12  # of the distance of a point, until its outputs are not lost
 # Shares of the units that are large at an end of a line: at few large ones, each unit of the second layer is active or
 # not by their weights alone, also one that is nearly always inactive.
@@ -33,7 +33,7 @@ _FIRST_LINES = 6  # random ones, which most units are detected on, before lines 
 _LOW = 0.01  # size of the others there
 _DEEPER_LINES = 8  # after which a second layer has more confirmed boundaries than others: 2 to 5 times as many
 _DEEPER = 1.0  # ratio of the others to these, and the units of the first layer, beyond which there are more layers
-_LOW_PER_SHARE = 0.1  # the same over the share, if that is less
+_LOW_PER_SHARE = 0.1  # `_LOW` over the share, if that is less
 _WINDOW = 0.01  # half length of the part of a line, over all of it, on which one known boundary is confirmed
 _WINDOW_PAIRS = 3  # first pairs of points there
 _WINDOW_BOUNDARIES = 200  # (budget)

@@ -11,13 +11,13 @@ from .shared_jacobians import good, normals_on_line
 __all__ = ["PlaneSearch", "measure_again"]
 
 _POSITION_TOL = 1e-6  # distance of a critical point from the one that a confirmed hyperplane explains
-_JUMP_POSITION_TOL = 1e-4  # the same if the jumps of the outputs agree as well, which other units' do not
+_JUMP_POSITION_TOL = 1e-4  # `_POSITION_TOL` if the jumps of the outputs agree as well, which other units' do not
 _ERRORS = 0.2  # of the bound of a predicted position's error, up to which it is off: 0.02 of the bound was reached
 _DOUBT = 5e-6  # bound above which a position confirms nothing, and below which it is not missed
 _LEAST_TOL = 1e-9  # of predicted positions: rounding
 _TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 _SAME_JUMP = 1e-5  # one minus the cosine of the jumps of one unit of the last hidden layer
-_EQUAL_JUMP = 1e-8  # the same for jumps of one unit with the same deeper units active: their errors are 1e-6 at most
+_EQUAL_JUMP = 1e-8  # `_SAME_JUMP` with equally active deeper units: errors are 1e-6 at most
 _CONFIRMED_BY_JUMPS = 1e-5  # residual of a normal that another line confirms with the jump: those of weak units
 _SAME_NORMAL = 1e-4  # one minus the cosine of the normals of one hyperplane
 

@@ -11,7 +11,7 @@ __all__ = ["rare_units"]
 _STEPS = 12  # of reweighted least squares
 _CLEAN_SHARE = 0.4  # of the samples, that show no rare unit, at least
 _NOISE = 20.0  # times the errors of these, above which a sample shows one
-_LEAST_NOISE = 1e-8  # the same relative to what is left: rounding
+_LEAST_NOISE = 1e-8  # `_NOISE` relative to what is left: rounding
 _LEAST_SAMPLES = 4  # with one direction: two agree by chance if two units are on at both
 _NEAR = 0.3  # distance of further samples from one that shows a unit, over that from the center
 _MORE = 1.2  # samples per unknown weight
@@ -20,7 +20,7 @@ _RIGHT = 0.1  # difference of a factor from 0 or -1: other units have been misse
 _SAME_DIRECTION = 1e-5  # one minus the cosine
 _GAP = 30.0  # singular value of a linear part over the median one, of units that are never inactive
 _LEAST_SHARE = 1e-3  # of an error, over the outputs of a known unit: smaller ones are errors of weights
-_LEAST_LINEAR = 1e-2  # the same of the linear part
+_LEAST_LINEAR = 1e-2  # `_LEAST_SHARE` of the linear part
 _MARGIN = 10.0  # least pre-activation of these at a sample, over the spread: they are active far out, too
 
 

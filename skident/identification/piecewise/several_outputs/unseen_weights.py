@@ -12,9 +12,9 @@ from .shared_jacobians import scanned
 __all__ = ["UnseenWeights"]
 
 _DISTANCE = 0.05  # of points from the boundary of the inactive unit, over the scale there: errors are inverse to it
-_SPREAD = 0.3  # of points around known critical points, the same
-_FARTHER = (2.0, 6.0)  # the same once all weights are known
-_NEARER = (0.01, 0.03)  # factors of both, nearer than which the same units are active as at known critical points
+_SPREAD = 0.3  # of points around known critical points, over their distance
+_FARTHER = (2.0, 6.0)  # `_SPREAD` once all weights are known
+_NEARER = (0.01, 0.03)  # factors of both, nearer than which all units are as active as at known critical points
 _CANDIDATES = 40  # points of which the nearest with a predicted critical point are tried
 _GRID = 41  # positions on the line through each at which the unit is predicted
 _REACH = 3.0  # of that line, over the scale there
@@ -22,7 +22,7 @@ _MARGIN = 2.0  # of an unknown weight over the largest known one
 _PAIRS = 3  # first pairs of points on a short line: it crosses few boundaries
 _ROOT_TOL = 1e-3  # of a predicted position, over a step between positions at which the unit is predicted
 _MOST_CROSSED = 40  # boundaries of other units on it (budget)
-_ERROR = 0.2  # of a known weight whose critical points are too near, the same
+_ERROR = 0.2  # of a known weight whose critical points are too near
 _TRIES = 3  # short lines per weight (budget: about 12 queries each)
 _TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 

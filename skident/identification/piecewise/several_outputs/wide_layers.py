@@ -25,13 +25,13 @@ from .unseen_weights import UnseenWeights
 __all__ = ["WideLayers"]
 
 _NEAR = 0.3  # distance of a line from a critical point of an undetermined unit, over that of the point from the center
-_SHORT = 1.0  # half length of a line near a critical point, the same
+_SHORT = 1.0  # half length of a line near a critical point
 _TURN = 0.5  # random part of a line's direction beside the gradient
 _SIGN_LINES = 12  # after which there is no second layer if not one of its units is determined
 _MOST_LINES = 60  # (budget)
 _FIRST_FROM_LINES = 12  # that may show units of the first layer which the first lines have missed (budget)
 _POSITION_TOL = 1e-6  # distance of a critical point from a predicted one, in units of the line: chance is 1e-3 per line
-_EQUAL_JUMP = 1e-8  # one minus the cosine of jumps of one unit with the same deeper units active: errors are 1e-6
+_EQUAL_JUMP = 1e-8  # one minus the cosine of jumps of one unit with equally active deeper units: errors are 1e-6
 _SAME_DIRECTION = 1e-7  # one minus the cosine of jumps of one unit of the second layer, also next to other boundaries
 _SAME_NORMAL = 1e-4  # one minus the cosine of the normals of one hyperplane
 _SAME_OFFSET = 1e-2  # difference of the offsets of one hyperplane, over the unit length of the lines
@@ -299,7 +299,7 @@ class WideLayers:
         def left(X, Y):
             return Y - np.maximum(np.maximum(X @ W + b, 0.0) @ V + c, 0.0) @ U
 
-        if self.n_crossed < len(c):  # once for each unit: the samples are the same
+        if self.n_crossed < len(c):  # once for each unit: the samples stay
             self.n_crossed, self.across = len(c), line_across_missing(W, b, X, left(X, Y), self.rng)
         more = rare_units((W, b), U, X, left(X, Y), lambda X: left(X, self.space.query(X)), self.rng)
         if more is None:

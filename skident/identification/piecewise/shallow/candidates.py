@@ -12,7 +12,7 @@ _DIRECTION_TOL = 0.1  # error of a direction from which a boundary of a line say
 _SAME_ERRORS = 4.0  # sums of their errors within which hyperplanes are one: errors are bounds, about ten deviations
 _LEAST_ERROR = 1e-9  # relative error of a hyperplane, for weights: several measurements count about equally
 _LEAST_SHARE = 0.2  # share of the lines that must have crossed a candidate; a true unit misses few
-_LEAST_VOTES = 2  # the same in lines
+_LEAST_VOTES = 2  # `_LEAST_SHARE` in lines
 _ACCURATE = 1e-2  # error of a direction below which boundaries of one hyperplane are recognized on other lines
 _MIN_ACCURATE = 100  # such boundaries that decide whether hyperplanes continue
 

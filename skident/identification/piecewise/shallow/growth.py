@@ -20,7 +20,7 @@ from .unsigned import output_std, query_rows, significant, units_of, with_linear
 __all__ = ["grown_units", "with_close_units"]
 
 _QUERIES = 6000  # budget: 16 outputs per parameter of a network 10-32-1
-_QUERIES_PER_INPUT = 500  # the same of many inputs
+_QUERIES_PER_INPUT = 500  # `_QUERIES` of many inputs
 _GROWTH = 8  # units added at a time
 _MOST_STEPS = 16  # after which networks are too large for the queries
 _ROUNDS = 6  # of each fit

@@ -30,9 +30,9 @@ _LINES = (8, 8, 16)  # lines scanned before each fit: nearly every line crosses 
 _LINES_HIDDEN = 4  # scanned in the residual of located units (budget): nearly every line crosses every hyperplane
 _RESIDUAL_SEARCHES = 4  # fits, each with the small units that the residual of the one before shows
 _ROWS = 8.0  # queries per parameter of the fit of small networks: standard errors fall with the root of their number
-_ROWS_COARSE = 32.0  # the same for coarse outputs, of which few show a small unit
+_ROWS_COARSE = 32.0  # `_ROWS` for coarse outputs, of which few show a small unit
 _LEAST_COARSE = 4000  # of these: some 1 % of them lie between close units
-_ROWS_LARGE = 2.5  # the same of large ones (budget)
+_ROWS_LARGE = 2.5  # `_ROWS` of large ones (budget)
 _FIRST_SHARE = 0.6  # of these for the fit without signs
 _LARGE = 1500  # parameters from which a network is large: positions cost less than more steps of the fit
 _DEEPER = 0.14  # share of boundaries that no other line meets, of two layers; 0.10 of one at most, 0.18 of two at least
@@ -42,7 +42,7 @@ _EXPLAINED = 3.0  # scale of the residuals, in standard deviations of the errors
 _OUTLIERS = 5e-4  # share of outlying rows up to which units are complete: a rarely active one moves few rows
 _FEW = 0.05  # share of them up to which the others are explained by the right units; validation counts them
 _SIGNIFICANT = 6.0  # standard errors of an outgoing weight below which a unit is redundant: 1e-9 by chance
-_ROUNDING_FACTOR = 3.0  # the same over that if outputs are rounded: rounding is not white
+_ROUNDING_FACTOR = 3.0  # `_SIGNIFICANT` over that if outputs are rounded: rounding is not white
 _DOUBLE_COSINE = 0.995  # of hyperplanes that may be one: 0.1 rad
 _MAX_DOUBLES = 4  # pairs of them that are tried (budget)
 _DOUBLE_FREEDOM = 4.0  # decrease of the cost per parameter that a redundant unit may bring
@@ -55,7 +55,7 @@ _N_CHOICES = 4  # signs compared by their polished networks
 _WORSE = 1.5  # factor of the residuals by which signs are excluded
 _CHECKED = 500  # further queries that a network has to explain
 _COARSE = 1e-5  # relative error of outputs from which lines lose too many boundaries
-_COARSE_DIGITS = 2.5e-6  # the same of significant digits, whose errors grow with the distance: six of them
+_COARSE_DIGITS = 2.5e-6  # `_COARSE` of significant digits, whose errors grow with the distance: six of them
 
 
 def find_from_inexact_outputs(search, n_units=None, callback=None, max_unshared=_DEEPER):

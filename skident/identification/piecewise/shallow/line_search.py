@@ -13,9 +13,9 @@ from .units import ReLUUnits, ResidualProbe, match_units, units_on_line
 __all__ = ["LineSearch"]
 
 _DIRECTION_TOL = 3e-3  # error of a direction above which a boundary is left to another line
-_DIRECTION_TOL_NOISY = 0.1  # the same for noisy outputs
+_DIRECTION_TOL_NOISY = 0.1  # `_DIRECTION_TOL` for noisy outputs
 _REMEASURE_TOL = 1e-6  # error of a unit above which it is measured again if another line crosses it
-_REMEASURE_TOL_NOISY = 1e-2  # the same for noisy outputs
+_REMEASURE_TOL_NOISY = 1e-2  # `_REMEASURE_TOL` for noisy outputs
 _CERTAIN = 10.0  # multiple of the detection tolerances where not all outputs are equally accurate
 _WIDENING = 100.0  # factor of the reach if the units detected do not explain the outputs
 _POOL = 512  # start points of lines per distance, if not all outputs are precise
@@ -25,7 +25,7 @@ _BISECTIONS = 8  # that narrow the end of the visible interval to 0.4 % of a gri
 _CLIPPED_GRID = 96  # points per visible interval at which clipped outputs within it are searched
 _MISSED = 2  # units missed without an error, and per known unit:
 _MISSED_SHARE = 0.3  # of these: rounding far out hides some, deeper layers nearly all
-_MISSED_NOISY = 6  # the same for noisy outputs, where two boundaries merge here and there
+_MISSED_NOISY = 6  # `_MISSED` for noisy outputs, where two boundaries merge here and there
 _MISSED_SHARE_NOISY = 1.0  # and per known unit
 
 

@@ -21,14 +21,14 @@ _POOL = 2  # random points for each of them: those are taken from which other hy
 _RADII = (0.5, 1.0, 2.0)  # of these points, in units of the probe's `spread`, as all lengths
 _FREE = 0.5  # half width of a window over the distance of the next hyperplane
 _NARROWEST = 1e-4  # half width
-_WIDEST = 0.1  # the same: candidates are right to that
-_WIDEST_HIDDEN = (1.0, 0.3)  # the same of units detected in residuals, where hardly any other boundary is near
+_WIDEST = 0.1  # `_NARROWEST`: candidates are right to that
+_WIDEST_HIDDEN = (1.0, 0.3)  # `_WIDEST` of units detected in residuals, where hardly any other boundary is near
 _LEAST_SHARE = 0.6  # of the windows, that contain the boundary of a unit that is located
 _LEAST_ERROR = 1e-3  # error of a hyperplane from which its unit is not located
-_LEAST_ERROR_HIDDEN = 1e-2  # the same of units detected in residuals: they are small
+_LEAST_ERROR_HIDDEN = 1e-2  # `_LEAST_ERROR` of units detected in residuals: they are small
 _INPUT_ROUNDING = 1e-7  # of a position: inputs are float32 numbers
 _SAME = 1e-3  # distance of hyperplanes that are one
-_ALIKE = 0.05  # the same of two candidates that may be
+_ALIKE = 0.05  # `_SAME` of two candidates that may be
 _FEWEST_INPUTS = 4  # with fewer, hundreds of different hyperplanes are that close
 _SCANS = 3  # of residuals at most
 
@@ -92,7 +92,7 @@ def _windows(probe, units, rng, widest):
     rate = np.maximum(np.abs(E @ units.weights), np.finfo(float).tiny)
     distance = np.abs(P @ units.weights + units.biases) / rate
     planes = units.planes(probe.length_scale)
-    distance[(plane_distances(planes, planes) < _ALIKE)[which]] = np.inf  # another candidate of the same unit
+    distance[(plane_distances(planes, planes) < _ALIKE)[which]] = np.inf  # another candidate of that unit
     free = distance.min(axis=1).reshape(m, -1)
     chosen = np.argsort(-free, axis=1)[:, :n] + np.arange(m)[:, None] * _POOL * n
     chosen = chosen.ravel()

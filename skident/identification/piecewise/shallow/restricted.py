@@ -19,13 +19,13 @@ __all__ = ["UnsignedFit", "fit_unsigned", "network_of_fit"]
 
 _N_REWEIGHTINGS = 20  # of least absolute deviations
 _WRONG_ERRORS = 64.0  # accuracies by which a fitted output may be off
-_WRONG_SPREAD = 1e-12  # the same relative to the outputs' spread: rounding of the sum of all units
+_WRONG_SPREAD = 1e-12  # `_WRONG_ERRORS` relative to the outputs' spread: rounding of the sum of all units
 _OUTPUTS = 6  # fitted per unit and input
 _MORE_OUTPUTS = 1000  # beyond these
 _HIT_SHARE = 0.3  # share of its predicted positions that a unit must show
 _ACCURATE = 30.0  # output error, in units of the outputs' error, of units that need not be located again
 _SAME_PLANE = 1e-8  # difference of hyperplanes that are one, ten times the error of gradients on short pieces
-_SAME_PLANE_ERRORS = 10.0  # the same in errors of the unit
+_SAME_PLANE_ERRORS = 10.0  # `_SAME_PLANE` in errors of the unit
 _FAR_BIAS = 100.0  # bias, in units of sqrt(D), of units that are always active: no input gets that far
 _SKIP_TOL = 1e-10  # singular value of a skip over the norm of the linear part that is rounding
 _RANK_TOL = 1e-10  # singular value over the largest that is rounding of located units

@@ -15,7 +15,7 @@ from .units import linear_part, refine_units
 __all__ = ["leaky_units", "points_on_both_sides", "refined_units", "signed_units", "signs_of_linear_part"]
 
 _BOUND = 32.0  # errors of the linear part that right signs may leave: a bound on sums over units
-_FAINT_BOUND = 4.0  # the same for the largest boundary of the last line that was not added
+_FAINT_BOUND = 4.0  # `_BOUND` for the largest boundary of the last line that was not added
 _CLEARLY = 100.0  # ratio of residuals above which other signs are excluded
 _N_CHOICES = 4  # signs compared by their polished networks
 _LEAKY_TOL = 1e-4  # relative difference of the units' slopes that is none: about the root of the refinement's error

@@ -41,14 +41,14 @@ _RANK_ONE_TOL = 16.0  # errors of the gradients that a second singular value may
 _POSITION_TOL = 1e-10  # of a crossing, over its distance from the center: rounding of biases far out
 _DIRECTION_ERRORS = 10.0  # errors of a unit's direction that its crossing may be off by
 _JUMP_TOL = 1e-3  # relative difference of jumps of one unit
-_JUMP_ERRORS = 8.0  # errors of a scanned jump, likewise
+_JUMP_ERRORS = 8.0  # errors of a scanned jump, as for `_JUMP_TOL`
 _END_MARGIN = 0.005  # part of a line at either end where crossings are not expected
 _RANK_TOL = 1e-10  # diagonal entry of R over the largest: points that do not separate two units
 # Locating units.
 _SPARE_POSITIONS = 8  # points on a hyperplane beyond its D unknowns
 _ATTEMPTS = 3  # of locating them, in windows a tenth as wide each
 _WINDOW = 3e-4  # half width in which a crossing is located, in standard deviations of the inputs
-_WINDOW_ERRORS = 30.0  # the same in errors of the unit's direction
+_WINDOW_ERRORS = 30.0  # `_WINDOW` in errors of the unit's direction
 _POSITION_ERROR = 4.0  # of a crossing, in errors of the outputs over the jump
 _FOREIGN_JUMP = 1e-9  # relative difference of a jump that another unit within the window makes
 _CHUNK_NUMBERS = 2**22  # entries of the largest array, 32 MiB

@@ -23,7 +23,7 @@ _EXPLAINED = 1.6  # residual of a single unit over the errors: 1.0 within 0.1, m
 _SIGNIFICANT = 4.0  # standard errors of an outgoing weight
 _EPS32 = 2.0**-23  # spacing of float32 numbers at 1
 _FLOOR = 1e-12  # of the diagonals of normal equations, relative to the largest entry: rounding
-_RIDGE = 1e-9  # the same of the height and the constant, of units that the sample does not cross
+_RIDGE = 1e-9  # `_FLOOR` of the height and the constant, of units that the sample does not cross
 _LEAST_NORM = 1e-100  # instead of zero, for a unit that is constant on its samples: square and inverse are finite
 
 

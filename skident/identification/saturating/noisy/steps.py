@@ -16,7 +16,7 @@ _DETECTED = 5.0  # standard errors of a jump: 1e-4 false steps per line
 _ZOOM_POINTS = 17  # outputs per zoom (budget)
 _ZOOMS = 5  # zooms, each into a quarter
 _RESOLVED = 0.02  # share of the squared jump that a sharp step leaves on an interval at most
-_RESOLVED_NOISE = 2.5  # the same over the variance of the outputs' errors
+_RESOLVED_NOISE = 2.5  # `_RESOLVED` over the variance of the outputs' errors
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ _OUTPUTS_ACROSS = 3.5  # per unknown of a unit
 _MORE_POINTS = 4  # in addition to each of these
 _MAX_LEVEL = 3.5  # pre-activations across a unit: outputs up to 0.998
 # Order of units.
-_NEARLY_BEST = 0.3  # inverse condition over that of the best unit, down to which units are taken in the same round
+_NEARLY_BEST = 0.3  # inverse condition over that of the best unit, down to which units are taken in one round
 _MAX_FRUITLESS = 3  # rounds without a new unit
 _FARTHER = 1.5  # pre-activation by which tails are farther out after each of them: the bias may be off by so much
 # Residuals, relative. The polish converges from 1e-4.

@@ -27,7 +27,7 @@ _MORE_POINTS = 10  # in addition, for small layers
 _PROFILE_POINTS = 8  # points beyond the width of the second layer, at which the tensor has full rank
 _PASSES = 4  # budget: one or two suffice, each starts from better norms and biases
 _USABLE = 1e-2  # residual of the null spaces from which the linearized equations converge
-_EXACT = 1e-3  # the same for biases to about 1e-6: the polish mends them
+_EXACT = 1e-3  # `_USABLE` for biases to about 1e-6: the polish mends them
 _GAIN = 0.5  # factor by which a pass must lower the residual: what is left else is the error of the gradients
 
 

@@ -20,10 +20,10 @@ _ROUNDS = 2  # further points, at which second-layer units are linear; the secon
 _NEARLY_ALL = 0.85  # share of m_2 third-layer units from which others are assumed to be missing
 _AWAY = 0.3  # standard deviation of base points but the first, in outputs of tanh units
 _SPREAD = 0.25  # of points around a base (tuned on 40-40-30-20-10: 0.2 to 0.4 are alike)
-_SPREAD_LINEAR = 0.2  # the same where second-layer units are linear (0.05 to 0.2 are alike)
+_SPREAD_LINEAR = 0.2  # `_SPREAD` where second-layer units are linear (0.05 to 0.2 are alike)
 _OVERSAMPLING = 3.0  # Hessians per dimension of their span
 _LARGEST = 0.9  # output of a first-layer unit at which Hessians are taken, of its limit
-_LARGEST_LINEAR = 0.7  # the same of a base point: points around it are not clipped
+_LARGEST_LINEAR = 0.7  # `_LARGEST` of a base point: points around it are not clipped
 # Dimensions of the span beyond the second layer's, over its width. That directions of the third layer vary within the
 # spread takes further ones: too small a span misses directions (tuned on 40-40-30-20-10 and 20-16-12-8-5).
 _EXCESSES = (1.3, 2.0, 1.0, 1.6)
@@ -31,7 +31,7 @@ _MOST_OF_ALL = 0.6  # share of all symmetric matrices that a span may have: in l
 _SEARCH = RankOneOptions(tol=1e-4, max_iter=300)  # directions are uncertain by 0.05
 _GRADIENT_STEP = 1e-3  # in outputs of tanh units
 _SAME_COSINE = 0.9  # of directions at different points that are those of one unit: errors are mostly below 0.2
-_SAME_COSINE_THIRD = 0.75  # the same of third-layer units, whose directions vary from point to point
+_SAME_COSINE_THIRD = 0.75  # `_SAME_COSINE` of third-layer units, whose directions vary from point to point
 _RIDGE = 1e-3  # of second-layer weights, squared: errors of directions, 0.03, hide smaller singular values
 _MAX_CURVATURE_RESIDUAL = 0.5  # median, relative: right directions leave 0.1, wrong ones more than 0.8
 FEW_UNITS = 20  # up to which directions are too uncertain for norms and biases, and a fit without these is fast
