@@ -1,0 +1,59 @@
+"""Each optional step of identification left out, on the rows of `compare_versions.py` that it could serve."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import seed_ranges
+from cases.compared_rows import rows
+from cases.optional_steps import STEPS
+from common import FOLDER, format_table
+from compare_versions import SCRATCH, Record, Version, compared
+from registry import part
+
+NETWORKS = 10  # of each row
+RESCUED = 1 / 50  # of a row's networks, below which a step does not pay
+SAVED = 0.1  # of the queries or of the processor time, from which it does
+
+
+def ablated(step, record, networks, some):
+    """The step's figures over some rows: without it, and with it."""
+
+    def one(row):
+        return compared(row, record, [Version(FOLDER.parent, step.name), Version(FOLDER.parent)], networks)
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        results = list(pool.map(one, some))
+    pays = [r["row"] for r in results if r["won"] - r["lost"] >= max(1, RESCUED * r["networks"]) or _saves(r)]
+    return {"step": step.name, "rows": results, "pays": pays}
+
+
+def _saves(result):
+    ratios = [result["query_ratio"], result["second_ratio"]]
+    return any(ratio is not None and ratio < 1 - SAVED for ratio in ratios)
+
+
+@part("ablation", "steps", seeds=seed_ranges.COMPARED)
+def run(trials, quick):
+    """All steps; of a quick run the first, on the first row that it could serve."""
+    record, results = Record(SCRATCH / "record.jsonl"), []
+    for step in list(STEPS.values())[: 1 if quick else None]:
+        some = [row for name, row in rows().items() if any(word in name for word in step.rows.split("|"))]
+        results.append(ablated(step, record, 1 if quick else trials or NETWORKS, some[: 1 if quick else None]))
+    return {"steps": results}
+
+
+def tables(result):
+    """One line a step."""
+    head = ["step", "rows", "networks", "rescued", "lost", "rows on which it pays"]
+    lines = [
+        [
+            step["step"],
+            len(step["rows"]),
+            *(sum(row[key] for row in step["rows"]) for key in ("networks", "won", "lost")),
+            ", ".join(step["pays"]) or "none: it goes",
+        ]
+        for step in result["steps"]
+    ]
+    return format_table(head, lines)
