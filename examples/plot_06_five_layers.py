@@ -24,10 +24,10 @@ def by_stage(stages):
     """Seconds and queries per kind of stage; the polish may run more than once."""
     totals = {}
     for stage in stages:
-        name = stage["name"].replace(" (", "\n(")
+        name = stage.name.replace(" (", "\n(")
         total = totals.setdefault(name, {"seconds": 0.0, "queries": 0})
-        total["seconds"] += stage["seconds"]
-        total["queries"] += stage["queries"]
+        total["seconds"] += stage.seconds
+        total["queries"] += stage.queries
     return totals
 
 

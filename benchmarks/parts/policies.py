@@ -33,10 +33,10 @@ def policy_row(environment, seed, max_seconds):
     row = {"policy": environment, "inputs": truth.n_inputs, "outputs": truth.n_outputs, **trial}
     row["parameters"] = truth.n_parameters
     row["queries of stages"] = {
-        key: sum(stage["queries"] for stage in stages if stage["name"].startswith(name)) for key, name in STAGES.items()
+        key: sum(stage.queries for stage in stages if stage.name.startswith(name)) for key, name in STAGES.items()
     }
-    row["polish seconds"] = sum(stage["seconds"] for stage in stages if stage["name"] == "polish")
-    row["failed"] = "; ".join(stage["failed"] for stage in stages if stage.get("failed"))
+    row["polish seconds"] = sum(stage.seconds for stage in stages if stage.name == "polish")
+    row["failed"] = "; ".join(stage.details["failed"] for stage in stages if stage.details.get("failed"))
     print(f"{environment} {seed}: error {trial['error']:.1e}, {trial['seconds']:.0f} s", flush=True)
     return row
 

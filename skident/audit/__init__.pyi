@@ -38,7 +38,6 @@ class AuditReport:
         """Verdict, evidence and scope of the audit."""
     def missed(self, size: float) -> float:
         """Probability that the change of one weight, drawn evenly from those that are not 0, would not have shown."""
-    optional: Any
     def rows(self) -> list[tuple[str, ...]]:
         """The rows of the table; empty strings for absent values."""
     titles: Any

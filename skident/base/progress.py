@@ -5,19 +5,43 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
-__all__ = ["StageLog"]
+__all__ = ["Stage", "StageLog"]
 
 _SOON = 5.0  # seconds left below which no estimate is displayed
 _MINUTES = 90.0  # seconds left from which on it is in minutes
 
 
+@dataclass(frozen=True)
+class Stage:
+    """A stage of a fit that ended.
+
+    Attributes
+    ----------
+    name : str
+    seconds : float
+        Wall time.
+    queries : int
+        To the black box.
+    residual : float or None
+        None if the stage measures none.
+    details : dict
+        What the stage adds, such as why it ``failed``.
+    """
+
+    name: str
+    seconds: float
+    queries: int
+    residual: float | None = None
+    details: dict = field(default_factory=dict)
+
+
 class StageLog:
     """Records stages and displays their progress: a bar per stage and its result on stderr if `verbose` is 1 or more.
 
-    `stages` is a list of dicts with ``name``, ``seconds``, ``queries`` to the black box, ``residual`` (None if the
-    stage measures none) and what the stage adds. `unfinished` names the stage that is running, or that an error ended,
-    with its progress. `name`, that of the estimator, starts every line.
+    `stages` is a list of `Stage`. `unfinished` names the stage that is running, or that an error ended, with its
+    progress. `name`, that of the estimator, starts every line.
     """
 
     def __init__(self, verbose=0, name=""):
@@ -32,13 +56,13 @@ class StageLog:
     def stage(self, name, oracle=None, total=None, unit="steps"):
         """Time a block, count the queries of an oracle, display its progress.
 
-        The block may add to the entry that it gets. ``entry["progress"]`` takes the number of steps done so far, and
-        the total number if `total` is unknown at the start; `unit` names the steps. With a total, the bar estimates the
-        seconds left from those of the steps done. A block that raises is not recorded.
+        The block may set the ``residual`` and details of the entry that it gets. ``entry["progress"]`` takes the number
+        of steps done so far, and the total number if `total` is unknown at the start; `unit` names the steps. With a
+        total, the bar estimates the seconds left from those of the steps done. A block that raises is not recorded.
         """
         n_before = oracle.n_queries if oracle is not None else 0
         bar = _bar(name) if self.verbose else None
-        entry = {"name": name, "seconds": 0.0, "queries": 0, "residual": None}
+        entry = {"residual": None}
         start, counted = time.perf_counter(), ""
 
         def progress(done, of=None):
@@ -58,13 +82,13 @@ class StageLog:
         finally:
             if bar is not None:
                 bar.close()
-            del entry["progress"]
-            entry["seconds"] = time.perf_counter() - start
-            entry["queries"] = oracle.n_queries - n_before if oracle is not None else 0
-        self.stages.append(entry)
+        seconds, queries = time.perf_counter() - start, oracle.n_queries - n_before if oracle is not None else 0
+        residual = entry["residual"]
+        details = {key: value for key, value in entry.items() if key not in ("residual", "progress")}
+        self.stages.append(Stage(name, seconds, queries, residual, details))
         self.unfinished = None
-        residual = "" if entry["residual"] is None else f", residual {entry['residual']:.2e}"
-        self.say(f"{name}: {counted}{entry['seconds']:.2f} s, {entry['queries']} queries{residual}")
+        text = "" if residual is None else f", residual {residual:.2e}"
+        self.say(f"{name}: {counted}{seconds:.2f} s, {queries} queries{text}")
 
 
 def _time_left(elapsed, done, total):

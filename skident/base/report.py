@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from difflib import get_close_matches
 from html import escape
 
-__all__ = ["ReportMixin", "table_html", "table_lines"]
+from .progress import Stage
+
+__all__ = ["ReportMixin", "StageReport", "table_html", "table_lines"]
 
 _TABLE = "border-collapse: collapse; margin: 0.5em 0"  # no colors: those of the notebook hold, light or dark
 _CELL = "padding: 0.1em 0.8em; text-align: {}"
@@ -33,14 +37,11 @@ class ReportMixin:
     """Printing and display of a report, from `lines` (its finding), and `rows` of a table under `titles`."""
 
     titles = ()
-    optional = ()  # entries that only some reports have: None in the others
 
     def __getattr__(self, name):
-        if isinstance(self, dict) and name in self:
-            return self[name]
-        if name in type(self).optional:
-            return None
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        near = get_close_matches(name, [known for known in dir(type(self)) if known[0] != "_"] + list(vars(self)), n=1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{meant}", name=name, obj=self)
 
     def lines(self):
         """The result, a sentence per line.
@@ -73,3 +74,37 @@ class ReportMixin:
         rows = self.rows()
         head = "".join(f'<div style="white-space: pre-wrap">{escape(line)}</div>' for line in self.lines())
         return f"<div>{head}{table_html([self.titles, *rows]) if rows else ''}</div>"
+
+
+@dataclass(frozen=True)
+class StageReport(ReportMixin):
+    """The stages of a fit: name, seconds, queries and residual of each; prints as a table.
+
+    Attributes
+    ----------
+    stages : list of Stage
+    """
+
+    stages: list[Stage]
+
+    titles = ("stage", "seconds", "queries", "residual")
+
+    def rows(self):
+        """The rows of the table: stages, queries besides if there are any, and the total.
+
+        Returns
+        -------
+        list of tuple of 4 str
+            Name, seconds, queries and residual; empty where there is none.
+        """
+        seconds, queries = sum(s.seconds for s in self.stages), sum(s.queries for s in self.stages)
+        total = getattr(self, "n_queries", queries)
+        return [
+            *((s.name, f"{s.seconds:.2f}", f"{s.queries}", _residual(s.residual)) for s in self.stages),
+            *([("detection and validation", "", f"{total - queries}", "")] if total > queries else []),
+            ("total", f"{seconds:.2f}", f"{total}", ""),
+        ]
+
+
+def _residual(value):
+    return "" if value is None else f"{value:.1e}"

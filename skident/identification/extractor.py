@@ -23,6 +23,7 @@ from skident.base.parameters import (
     forgotten_on_error,
 )
 from skident.base.progress import StageLog
+from skident.base.report import StageReport
 from skident.linalg import projection_norms
 from skident.optim import one_thread
 from skident.oracle import DERIVATIVES, BlackBoxError, Oracle
@@ -126,7 +127,7 @@ class EntangledWeightExtractor(TransformerMixin, Estimator):
         Queries, and inputs at which exact Jacobians and Hessians were taken.
     n_iter_ : int
         Of the power method's longest run.
-    report_ : list of dict
+    report_ : StageReport
         Seconds, queries and residual of every stage.
     n_features_in_ : int
 
@@ -279,7 +280,7 @@ class EntangledWeightExtractor(TransformerMixin, Estimator):
         found = self._from_hessians(oracle, architecture, first, last, rng, log)
         V, layers = assign_layers(oracle, architecture, found, first, last, method=self.last_layer, rng=rng, log=log)
         self._store(oracle, architecture, first, found, V, layers)
-        self.report_ = log.stages
+        self.report_ = StageReport(log.stages)
 
     def _oracle(self, X, called):
         """The oracle, its outputs standardized and their accuracy measured, and the stated architecture."""

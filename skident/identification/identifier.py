@@ -95,7 +95,7 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, Estimator):
         The recovered network, in canonical form. For classifiers, the network of the logits with zero mean over the
         classes, see `skident.network.center_outputs`.
     report_ : IdentificationReport
-        Validation, plan and stages; prints as a table, `plot` draws it. See Notes for its entries.
+        Validation, plan and stages; prints as a table, `plot` draws it.
     stderr_ : tuple of (list of ndarray, list of ndarray), or None
         Standard errors of weights and biases to first order, if outputs are noisy or rounded.
     extractor_, completion_ : fitted stages of the Hessian pipeline, or None
@@ -120,18 +120,6 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, Estimator):
 
     Notes
     -----
-    Entries of `report_`: ``exact`` (the network agrees with the black box to `tol` on held-out samples,
-    no unit is redundant, neither noise nor rounding could hide more, and no far output or plateau contradicts it),
-    ``agrees`` (or as close as noise and rounding allow), ``relative_max_error``, ``checked``, ``checked_spread`` and
-    ``checked_range`` (number, standard deviation and range of held-out samples), ``undetected_share`` and
-    ``undetected_share_of_X`` (see below), ``deviates_at`` (the input (D,) of a local deviation, or None),
-    ``input_rounding``, ``plan`` and
-    ``tried`` (steps, and how they ended), ``route`` and ``reason`` (successful method), ``stages`` (name, seconds,
-    queries, residual), ``n_queries``, ``attempts``, ``noise`` (relative to the outputs' standard deviation),
-    ``repeatable``, ``activation``; ``bits`` (`Bits`, or None without `weight_dtype`); for classifiers
-    ``probability_error`` and ``lost``; for ReLU networks ``never_active``, ``always_active``, ``explained``,
-    ``explained_of`` and ``sign_doubt``.
-
     After the recovery, the network is compared on further held-out samples, one per ten queries spent: half of them or
     more from the normal distribution with the means and standard deviations of X, within `input_range`, up to a quarter
     rows of X, and a quarter near the activation boundaries of the recovered units. If all held-out samples agree, other

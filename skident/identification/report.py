@@ -2,63 +2,129 @@
 
 from __future__ import annotations
 
-import numpy as np
-from sklearn.utils import Bunch
+from dataclasses import dataclass, field
 
-from skident.base.report import ReportMixin
+import numpy as np
+
+from skident.base.report import StageReport
 from skident.base.undetected import CONFIDENCE, undetected_share
 from skident.linalg import column_units
+
+from .exact_bits.bits import Bits
 
 __all__ = ["IdentificationReport", "ReportInNotebooks", "report_of"]
 
 
-class IdentificationReport(ReportMixin, Bunch):
-    """The entries of `NetworkIdentifier.report_`; prints as a table, displays in notebooks, and draws itself (`plot`).
+@dataclass(frozen=True, eq=False, repr=False)
+class IdentificationReport(StageReport):
+    """Validation of a network recovered from queries, its method and stages; `plot` draws the stages.
 
-    Parameters
+    Attributes
     ----------
-    **entries
-        As `NetworkIdentifier` describes them; ``exact``, ``agrees``, ``relative_max_error``, ``checked``, ``noise``,
-        ``route``, ``reason``, ``attempts``, ``n_queries`` and ``stages`` are shown.
+    stages : list of Stage
+    exact : bool
+        The network agrees with the black box to `tol` on held-out samples, no unit is redundant, neither noise nor
+        rounding could hide more, and no far output or plateau contradicts it.
+    agrees : bool
+        Exact, or as close as noise and rounding allow.
+    relative_max_error : float
+        On held-out samples; for labels the largest residual at the decision boundary.
+    checked : int
+        Number of held-out samples.
+    noise : float
+        Of the outputs, relative to their standard deviation.
+    route, reason : str
+        Successful method, and why it came first.
+    attempts, n_queries : int
+    undetected_share, undetected_share_of_X : float
+        Bounds on the share of the normal distribution of X, and of the distribution of X, with other outputs.
+    checked_spread : ndarray of shape (D,), or None
+        Standard deviations of held-out samples.
+    checked_range : tuple of two ndarrays of shape (D,), or None
+        Their range.
+    deviates_at : ndarray of shape (D,), or None
+        The input of a local deviation.
+    input_rounding : float
+        Error of the outputs by rounding of the inputs, relative to their largest deviation.
+    undetermined : str or ndarray of shape (k, F, K)
+        What the outputs do not determine; for labels a basis of it.
+    redundant_units : list of int
+        Units of each hidden layer that another one, or none, may replace.
+    plan : list of str
+        Steps, in the order in which they are tried.
+    tried : list of (str, str)
+        Steps, and how they ended.
+    repeatable : bool
+        Whether the same input has the same outputs again.
+    activation : object
+        The detected activation, or None if it was given.
+    bits : Bits or None
+        Weights rounded to `weight_dtype`.
+    probability_error, lost : float or None
+        For probabilities: their largest error, and the share of samples whose logits are lost.
+    determined : float or None
+        Share of the parameters that outputs within `input_range` determine.
+    spectrum : ndarray or None
+        Singular values behind that share.
+    never_active, always_active : list of int, or None
+        Units of each hidden ReLU layer near the center.
+    explained, explained_of : float and int, or None
+        Share of further samples that a deep ReLU network explains, and their number.
+    sign_doubt : float or None
+        Least deviation of other signs of its units.
+    boundary_errors, contradicting_labels, compared_labels : int or None
+        For labels: wrong ones beside the boundary, and among those queried away from it.
+    class_pairs : list of (int, int), or None
+        Classes whose common boundary was found.
+    signs_determined : bool or None
 
     Examples
     --------
-    >>> from skident.identification import IdentificationReport
-    >>> stage = {"name": "polish", "seconds": 0.25, "queries": 98, "residual": 3e-16}
-    >>> report = IdentificationReport(
-    ...     exact=True,
-    ...     agrees=True,
-    ...     relative_max_error=2e-15,
-    ...     checked=200,
-    ...     noise=0.0,
-    ...     route="saturation",
-    ...     reason="one hidden layer",
-    ...     attempts=1,
-    ...     n_queries=300,
-    ...     stages=[stage],
-    ... )
-    >>> print(report)
-    exact: relative maximum error 2.0e-15 on 200 held-out samples
-    method: saturation (one hidden layer), 1 attempt
-    stage                     seconds  queries  residual
-    polish                       0.25       98   3.0e-16
-    detection and validation               202
-    total                        0.25      300
+    >>> from skident import NetworkIdentifier
+    >>> from skident.datasets import make_network
+    >>> network = make_network((6, 5, 2), output_activation="identity", random_state=0)
+    >>> X = np.random.default_rng(0).standard_normal((200, 6))
+    >>> report = NetworkIdentifier(network, random_state=0).fit(X).report_
+    >>> print(report.exact, sum(stage.queries for stage in report.stages) < report.n_queries)
+    True True
     """
 
-    titles = ("stage", "seconds", "queries", "residual")
-    optional = (
-        "activation",
-        "bits",
-        "deviates_at",
-        "explained",
-        "lost",
-        "probability_error",
-        "sign_doubt",
-        "undetected_share",
-        "undetected_share_of_X",
-        "undetermined",
-    )
+    exact: bool
+    agrees: bool
+    relative_max_error: float
+    checked: int
+    noise: float
+    route: str
+    reason: str
+    attempts: int
+    n_queries: int
+    undetected_share: float
+    undetected_share_of_X: float | None = None
+    checked_spread: np.ndarray | None = None
+    checked_range: tuple[np.ndarray, np.ndarray] | None = None
+    deviates_at: np.ndarray | None = None
+    input_rounding: float = 0.0
+    undetermined: str | np.ndarray = ""
+    redundant_units: list = field(default_factory=list)
+    plan: list[str] = field(default_factory=list)
+    tried: list[tuple[str, str]] = field(default_factory=list)
+    repeatable: bool = True
+    activation: object = None
+    bits: Bits | None = None
+    probability_error: float | None = None
+    lost: float | None = None
+    determined: float | None = None
+    spectrum: np.ndarray | None = None
+    never_active: list[int] | None = None
+    always_active: list[int] | None = None
+    explained: float | None = None
+    explained_of: int | None = None
+    sign_doubt: float | None = None
+    boundary_errors: int | None = None
+    contradicting_labels: int | None = None
+    compared_labels: int | None = None
+    class_pairs: list[tuple[int, int]] | None = None
+    signs_determined: bool | None = None
 
     def __repr__(self):
         return f"<{self._validation()}, error {self.relative_max_error:.1e}>"
@@ -80,7 +146,7 @@ class IdentificationReport(ReportMixin, Bunch):
         }[self._validation()]
         noise = f", noise of the outputs {self.noise:.1e}" if self.noise else ""
         attempts = f"{self.attempts} attempt{'' if self.attempts == 1 else 's'}"
-        seen, bits, left = self.get("activation"), self.get("bits"), self.get("undetermined")
+        seen, bits, left = self.activation, self.bits, self.undetermined
         if self.route == "labels":  # a basis (k, F, K)
             left = f"{len(left)} combinations of output weights" if len(left) else None
         error = f"relative maximum error {self.relative_max_error:.1e} on {self.checked} held-out samples{noise}"
@@ -104,27 +170,6 @@ class IdentificationReport(ReportMixin, Bunch):
             f"undetected: other outputs on at most {self.undetected_share:.2g} of inputs N(mean, std^2) of X, and "
             f"{self.undetected_share_of_X:.2g} of X (confidence {CONFIDENCE:g})"
         ]
-
-    def rows(self):
-        """The rows of the table: stages, other queries, and the total.
-
-        Returns
-        -------
-        list of tuple of 4 str
-            Name, seconds, queries and residual; empty where there is none.
-        """
-        stages = [
-            (
-                s["name"],
-                f"{s['seconds']:.2f}",
-                f"{s['queries']}",
-                "" if s["residual"] is None else f"{s['residual']:.1e}",
-            )
-            for s in self.stages
-        ]
-        seconds, queries = (sum(s[key] for s in self.stages) for key in ("seconds", "queries"))
-        stages.append(("detection and validation", "", f"{self.n_queries - queries}", ""))
-        return [*stages, ("total", f"{seconds:.2f}", f"{self.n_queries}", "")]
 
     def plot(self, ax=None, **kwargs):
         """Draw seconds, queries and residual of every stage.
@@ -158,7 +203,7 @@ def report_of(validation, steps, bits=None):
     X, held_out, further = problem.oracle.to_inputs(problem.held_out.inputs), problem.held_out, validation.further
     n_rows, n_normal = held_out.n_rows + further.n_rows, held_out.n_normal + further.n_normal
     claimed = validation.agrees
-    report = IdentificationReport(
+    return IdentificationReport(
         relative_max_error=validation.error,
         exact=validation.exact,
         agrees=validation.agrees,
@@ -182,11 +227,10 @@ def report_of(validation, steps, bits=None):
         repeatable=problem.held_out.accuracy.repeatable,
         activation=problem.detected,
         bits=bits,
-        **{"determined": validation.determined, **result.best.evidence},  # within input_range: the determined share
+        probability_error=validation.probability_error,
+        lost=validation.lost,
+        **{"determined": validation.determined, **result.best.evidence},
     )
-    if validation.probability_error is not None:
-        report.update(probability_error=validation.probability_error, lost=validation.lost)
-    return report
 
 
 class ReportInNotebooks:

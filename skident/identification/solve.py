@@ -92,7 +92,7 @@ def _no_first_layer(problem):
 
 def _out_of_budget(error, problem):
     """The error if the budget ends before any network was recovered."""
-    done = ", ".join(f"{entry['name']} ({entry['seconds']:.2g} s)" for entry in problem.log.stages)
+    done = ", ".join(f"{stage.name} ({stage.seconds:.2g} s)" for stage in problem.log.stages)
     last = problem.log.unfinished
     named = isinstance(error, MemoryLimitError)  # the error itself says what to do
     remedy = "" if named else " Raise max_seconds or max_queries, or give layer_widths."

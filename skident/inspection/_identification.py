@@ -74,15 +74,13 @@ class IdentificationDisplay:
         TypeError
             If it is not such a report.
         """
-        if not hasattr(report, "stages") or not hasattr(report, "relative_max_error"):
+        if not hasattr(report, "relative_max_error"):
             raise TypeError(f"report must be report_ of a fitted NetworkIdentifier, got {type(report).__name__}.")
         display = cls(
-            names=[stage["name"] for stage in report.stages],
-            seconds=np.array([stage["seconds"] for stage in report.stages]),
-            queries=np.array([stage["queries"] for stage in report.stages]),
-            residuals=np.array(
-                [np.nan if s["residual"] is None else s["residual"] for s in report.stages], dtype=float
-            ),
+            names=[stage.name for stage in report.stages],
+            seconds=np.array([stage.seconds for stage in report.stages]),
+            queries=np.array([stage.queries for stage in report.stages]),
+            residuals=np.array([np.nan if s.residual is None else s.residual for s in report.stages], dtype=float),
             error=report.relative_max_error,
             noise=report.noise,
         )

@@ -68,7 +68,6 @@ class LandscapeCertificate:
         """Upper bound on the decrease of the loss by a network with output weights of these signs and bounded M'."""
     def lines(self) -> list[str]:
         """Status and its argument."""
-    optional: Any
     def rows(self) -> list[tuple[str, ...]]:
         """What was proven or measured."""
     def theorem_bound(self, nuclear_norm: float) -> float:

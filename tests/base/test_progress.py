@@ -18,9 +18,9 @@ def test_a_stage_is_timed_and_counted(capsys):
     with log.stage("second"):
         pass
     first, second = log.stages
-    assert first["name"] == "first" and first["queries"] == 4 and first["residual"] == 0.5
-    assert second["queries"] == 0 and second["residual"] is None
-    assert all(stage["seconds"] >= 0 and "progress" not in stage for stage in log.stages)
+    assert first.name == "first" and first.queries == 4 and first.residual == 0.5
+    assert second.queries == 0 and second.residual is None
+    assert all(stage.seconds >= 0 and "progress" not in stage.details for stage in log.stages)
     assert capsys.readouterr() == ("", "")
 
 

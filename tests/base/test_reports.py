@@ -1,5 +1,6 @@
-"""Reports print, display as HTML in any colors, and give None for what they lack."""
+"""Reports print, display as HTML in any colors, and have all their fields."""
 
+import dataclasses
 import warnings
 
 import numpy as np
@@ -34,15 +35,18 @@ def test_reports_are_of_one_kind(kind):
     assert isinstance(report, ReportMixin) and str(report).splitlines()[: len(report.lines())] == report.lines()
     assert all(len(row) == len(report.titles) for row in report.rows()) and "<div" in html
     assert "color" not in html and "background" not in html  # those of the notebook, light or dark
-    assert [name for name in report.optional if getattr(report, name, "missing") == "missing"] == []
     with pytest.raises(AttributeError, match="nowhere"):
         report.nowhere  # noqa: B018
     assert len(repr(report)) < 2000
+    assert dataclasses.is_dataclass(report) and all(hasattr(report, f.name) for f in dataclasses.fields(report))
 
 
-def test_absent_entries_are_none():
-    report = REPORTS["identification"]()
-    assert report.probability_error is None and report.bits is None and "probability_error" not in report
+@pytest.mark.parametrize("kind", REPORTS)
+def test_a_misspelled_field_names_the_one_that_was_meant(kind):
+    report = REPORTS[kind]()
+    name = dataclasses.fields(report)[0].name
+    with pytest.raises(AttributeError, match=f"did you mean '{name}'"):
+        getattr(report, f"{name}s")
 
 
 def test_tables_are_aligned():

@@ -66,7 +66,7 @@ def test_from_an_oracle(name, rng):
     found, misfit, _ = polish_from_oracle(oracle, bent(network, 1e-2, rng), np.random.RandomState(0), log)
     U = 3.0 * rng.standard_normal((500, network.n_inputs))
     assert misfit < 1e-12 and relative_max_error(network(U), found(U)) < 1e-12
-    assert sum(stage["queries"] for stage in log.stages) == oracle.n_queries
+    assert sum(stage.queries for stage in log.stages) == oracle.n_queries
     assert len(log.stages) == (1 if name == "linear output" else 2)
 
 
@@ -78,8 +78,8 @@ def test_a_close_start_of_many_parameters_has_one_round(size, n_stages, monkeypa
     oracle, log = Oracle(network, 8), StageLog()
     found, misfit, _ = polish_from_oracle(oracle, bent(network, size, rng), np.random.RandomState(0), log)
     assert misfit < 1e-14 and parameter_error(network, found) < 1e-10
-    assert [stage["queries"] for stage in log.stages][0] == 40 and len(log.stages) == n_stages
-    assert sum(stage["queries"] for stage in log.stages) == oracle.n_queries
+    assert [stage.queries for stage in log.stages][0] == 40 and len(log.stages) == n_stages
+    assert sum(stage.queries for stage in log.stages) == oracle.n_queries
     assert oracle.n_queries * 3 / network.n_parameters < (1.7 if size == 1e-5 else 2.7)
 
 

@@ -98,7 +98,7 @@ def test_to_rounding(widths, size, activation, rng):
     assert np.abs(found(U) - network(U)).max() < 1e-12 * np.abs(network(U)).max()
     assert parameter_error(network, found) < 1e-9
     np.testing.assert_allclose(sample.outputs, network(sample.inputs), atol=1e-12)
-    assert sum(stage["queries"] for stage in log.stages) == oracle.n_queries
+    assert sum(stage.queries for stage in log.stages) == oracle.n_queries
 
 
 def test_it_is_refused_where_unknown_units_move(rng):

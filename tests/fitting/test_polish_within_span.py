@@ -32,7 +32,7 @@ def test_to_rounding_also_outside_of_the_span(activation, outputs, size, rng):
     assert np.abs(found(U) - network(U)).max() < 1e-12 * np.abs(network(U)).max()
     assert parameter_error(network, found) < 1e-9
     np.testing.assert_allclose(sample.outputs, network(sample.inputs), atol=1e-12)
-    assert sum(stage["queries"] for stage in log.stages) == oracle.n_queries
+    assert sum(stage.queries for stage in log.stages) == oracle.n_queries
 
 
 def test_an_exhausted_budget_keeps_the_network_within_the_span(rng):

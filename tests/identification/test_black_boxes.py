@@ -378,7 +378,7 @@ def test_exact_derivatives_in_a_range():
     """A network that is handed over is differentiated in closed form, still inside the range only."""
     box = Ranged((8, 6, 1))
     model = box.identify().set_params(estimator=box.network).fit(box.X)
-    assert model.report_.exact and not [s for s in model.report_.stages if s["name"] == "Hessians" and s["queries"]]
+    assert model.report_.exact and not [s for s in model.report_.stages if s.name == "Hessians" and s.queries]
 
 
 def test_a_range_that_is_large_enough_changes_nothing():

@@ -94,7 +94,7 @@ def test_the_polish_ends_where_questions_end():
     """What was found until then is returned, with a warning."""
     X = np.random.RandomState(0).standard_normal((100, 8))
     free = identifier(lambda U: NETWORK(U), (6, 4, 1)).fit(X)
-    polish = sum(stage["queries"] for stage in free.report_.stages if stage["name"] == "polish")
+    polish = sum(stage.queries for stage in free.report_.stages if stage.name == "polish")
     later = polish + free.report_.checked - 200  # with the held-out samples beyond the first 200
     with pytest.warns(ConvergenceWarning, match="The search was ended: max_queries"):
         found = identifier(lambda U: NETWORK(U), (6, 4, 1), max_queries=free.n_queries_ - later + 5).fit(X)

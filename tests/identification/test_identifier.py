@@ -150,7 +150,7 @@ def test_without_polish(X):
     polished, rough = identifier(network).fit(X), identifier(network, polish=False, tol=1e-6).fit(X)
     check_exact(network, rough, X, 1e-6, 1e-5)
     assert polished.report_.relative_max_error < rough.report_.relative_max_error
-    assert "polish" not in [stage["name"] for stage in rough.report_.stages]
+    assert "polish" not in [stage.name for stage in rough.report_.stages]
 
 
 # -- inputs and answers of any unit ------------------------------------------------------------------------------------
@@ -337,7 +337,7 @@ def test_queries_are_counted(case, X):
     box = Counting(network)
     model = identifier(network, box, **options).fit(X)
     assert model.n_queries_ == box.n_rows
-    assert sum(stage["queries"] for stage in model.report_.stages) <= box.n_rows
+    assert sum(stage.queries for stage in model.report_.stages) <= box.n_rows
 
 
 # -- determinism -------------------------------------------------------------------------------------------------------
@@ -370,8 +370,7 @@ def test_report(X):
     model = identifier(network).fit(X)
     report = model.report_
     assert report.exact is True and report.attempts == 1 and report.noise == 0
-    assert all({"name", "seconds", "queries", "residual"} <= set(stage) for stage in report.stages)
-    names = [stage["name"] for stage in report.stages]
+    names = [stage.name for stage in report.stages]
     shifts = "first-layer biases (gradients)"  # with two outputs, vertices alone leave too many local minima
     assert names == ["first layer (saturation)", shifts, "rest of the network (interior)", "polish", "polish"]
     assert report.route == "saturation, interior" and "saturates" in report.reason

@@ -49,11 +49,11 @@ def test_the_look_is_made_before_the_questions():
     network, asked = flat((2, 8, 8, 1)), []
     with pytest.warns(ConvergenceWarning, match="determine about|not exact"):
         model = identify(network, asked, max_queries=800)
-    names = [stage["name"] for stage in model.report_.stages]
+    names = [stage.name for stage in model.report_.stages]
     assert names[0] == "provisional fit" and model.n_queries_ <= 800
 
 
 def test_many_inputs_are_not_warned_of():
     network, asked = flat((8, 6, 1), scale=1.0), []
     model = identify(network, asked)
-    assert model.report_.exact and all(stage["name"] != "provisional fit" for stage in model.report_.stages)
+    assert model.report_.exact and all(stage.name != "provisional fit" for stage in model.report_.stages)

@@ -36,7 +36,7 @@ def identify(network, widths=None, box=None, **options):
 
 
 def failures(model):
-    return [stage["failed"] for stage in model.report_.stages if "failed" in stage]
+    return [stage.details["failed"] for stage in model.report_.stages if "failed" in stage.details]
 
 
 @pytest.mark.parametrize("widths", [None, "auto"])
@@ -129,7 +129,7 @@ def test_narrow_second_layers_need_no_patches():
     network = planted((8, 7, 4, 1), seed=1, scale=1.0)
     model = identify(network)
     assert model.report_.exact and model.report_.route == "saturation, hidden coordinates"
-    assert all(stage["name"] != STAGE for stage in model.report_.stages)
+    assert all(stage.name != STAGE for stage in model.report_.stages)
 
 
 def hard_to_see(what):
@@ -145,8 +145,8 @@ def hard_to_see(what):
 def test_two_second_layer_units_with_equal_rows_are_seen_as_one_and_other_routes_are_taken():
     with pytest.warns(ConvergenceWarning, match="not exact"):
         model = identify(hard_to_see("equal rows"), max_seconds=8.0, n_attempts=1, n_starts=1)
-    names = [stage["name"] for stage in model.report_.stages]
-    assert model.report_.stages[names.index(STAGE)]["seen"] == 8 and not model.report_.exact
+    names = [stage.name for stage in model.report_.stages]
+    assert model.report_.stages[names.index(STAGE)].details["seen"] == 8 and not model.report_.exact
     assert any(name.startswith("rest of the network") for name in names[names.index(STAGE) :])
 
 
@@ -169,7 +169,7 @@ def test_questions_that_do_not_suffice_leave_the_other_routes(monkeypatch):
     network = planted((10, 16, 16, 1), seed=3, scale=1.0)
     with pytest.warns(ConvergenceWarning, match="not exact"):
         model = identify(network, max_queries=12_000, max_seconds=10.0, n_attempts=1, n_starts=1)
-    assert not model.report_.exact and all(stage["name"] != STAGE for stage in model.report_.stages)
+    assert not model.report_.exact and all(stage.name != STAGE for stage in model.report_.stages)
 
 
 def test_time_that_does_not_suffice_leaves_the_other_routes(monkeypatch):

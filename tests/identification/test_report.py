@@ -1,5 +1,6 @@
 """How a fitted identifier shows itself."""
 
+import dataclasses
 import pickle
 import re
 import warnings
@@ -52,13 +53,18 @@ def test_the_table_adds_up(identifier):
     rows = report.rows()
     assert sum(int(row[2]) for row in rows[:-1]) == int(rows[-1][2]) == identifier.n_queries_ == report.n_queries
     for stage, line in zip(report.stages, lines[4:]):
-        assert line.startswith(stage["name"]) and f" {stage['queries']}" in line
+        assert line.startswith(stage.name) and f" {stage.queries}" in line
 
 
-def test_it_is_still_a_bunch():
+def test_every_field_is_there_and_none_can_change():
     report = pickle.loads(pickle.dumps(EXACT.report_))
-    assert report["exact"] is report.exact is True and str(report) == str(EXACT.report_)
-    assert {"stages", "route", "noise", "checked_range"} <= set(report)
+    assert report.exact is True and str(report) == str(EXACT.report_)
+    fields = {field.name for field in dataclasses.fields(report)}
+    assert {"stages", "route", "noise", "checked_range"} <= fields == set(vars(report)) == set(vars(ROUNDED.report_))
+    with pytest.raises(dataclasses.FrozenInstanceError, match="exact"):
+        report.exact = False
+    with pytest.raises(AttributeError, match="IdentificationReport has no attribute 'relativ_max_error'; did you mean"):
+        _ = report.relativ_max_error
 
 
 class Cells(HTMLParser):
@@ -85,8 +91,7 @@ def test_html_holds_the_same_table():
     assert cells.open == []
     assert cells.texts == [text for row in [("stage", "seconds", "queries", "residual"), *ROUNDED.report_.rows()]
                            for text in row if text]  # fmt: skip
-    named = ROUNDED.report_.copy()
-    report = type(ROUNDED.report_)(**named | {"reason": "<b>a & b</b>"})
+    report = dataclasses.replace(ROUNDED.report_, reason="<b>a & b</b>")
     assert "&lt;b&gt;a &amp; b" in report._repr_html_()
 
 
@@ -124,11 +129,11 @@ def plt():
 def test_plot(identifier, plt):
     display, stages = identifier.report_.plot(), identifier.report_.stages
     assert isinstance(display, IdentificationDisplay)
-    assert [bar.get_width() for bar in display.ax_.patches] == [stage["seconds"] for stage in stages]
-    assert [tick.get_text() for tick in display.ax_.get_yticklabels()] == [stage["name"] for stage in stages]
+    assert [bar.get_width() for bar in display.ax_.patches] == [stage.seconds for stage in stages]
+    assert [tick.get_text() for tick in display.ax_.get_yticklabels()] == [stage.name for stage in stages]
     assert [t.get_text().split()[-1] for t in display.ax_.texts] == ["queries"] * len(stages)
     shown = display.residual_ax_.lines[0].get_xdata()
-    assert len(shown) == sum(stage["residual"] is not None for stage in stages)
+    assert len(shown) == sum(stage.residual is not None for stage in stages)
     assert len(display.residual_ax_.patches) == (identifier is ROUNDED)  # the noise
     display.figure_.canvas.draw()
 

@@ -172,7 +172,7 @@ def trial(row, seed):
         "right": tuple(found.layer_widths) == tuple(network.layer_widths),
         "exact": bool(identifier.report_.exact),
         "agrees": bool(identifier.report_.agrees),
-        "method": identifier.report_.stages[0]["name"] if identifier.report_.stages else "",
+        "method": identifier.report_.stages[0].name if identifier.report_.stages else "",
         "widths": [int(m) for m in found.layer_widths],
         "error": float(errors[: -len(X)].max()),
         "error_on_data": float(errors[-len(X) :].max()),

@@ -142,7 +142,7 @@ def _extract(problem, center):
         extractor.fit(problem.X)
     extractor.estimator_ = model
     extractor.set_params(estimator=frozen)
-    problem.log.stages.extend(extractor.report_)
+    problem.log.stages.extend(extractor.report_.stages)
     return extractor
 
 

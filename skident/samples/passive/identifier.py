@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from dataclasses import replace
 from numbers import Integral, Real
 
 import numpy as np
@@ -100,19 +101,7 @@ class PassiveNetworkIdentifier(RegressorMixin, Estimator):
         determine, and for all if the residuals are no noise. Of several targets the
         noise is taken as alike, relative to their deviations.
     report_ : PassiveReport
-        ``exact`` (whether held-out rows are met to `tol`, nothing is undetermined, no unit redundant), ``open`` (list
-        of str), ``held_out_error`` (of a fit without these rows; largest error over largest deviation of the targets),
-        ``n_held_out``, ``undetected_share`` (rows from the same distribution whose targets may differ from the network
-        although all held-out ones agree: at most this share, with confidence 0.999, about ``6.9 / n_held_out``),
-        ``noise`` (of the targets, relative to their deviation, per degree of freedom),
-        ``lack_of_fit`` (chance that noise alone is as close to functions of X as the residuals; below 0.001 they are
-        called no noise), ``n_rows``, ``n_distinct``, ``n_parameters``,
-        ``n_undetermined`` (parameters with an infinite standard error), ``n_minima`` (networks of these widths that the
-        noise does not distinguish), ``n_resampled`` (fits to targets with fresh noise that the standard errors come
-        from; 0 if they are of first order), ``answers_per_parameter``, ``spectrum`` (of the Gauss-Newton matrix scaled
-        to unit diagonal, ascending), ``idle_features`` (columns of X that do not matter),
-        ``tried`` (sizes and what they came to), ``work`` (products formed), ``stopped_by`` (``"max_work"``,
-        ``"max_seconds"`` or None) and ``seconds``.
+        What may be claimed, what is undetermined, and what the search cost.
     n_iter_ : int
         Sizes tried, at least 1.
     n_features_in_ : int
@@ -246,7 +235,7 @@ class PassiveNetworkIdentifier(RegressorMixin, Estimator):
             limits.budget.extend()
             final = final_fit(table, rows, found, limits, rng, widths_given=widths is not None)
             self._store(table, rows, table.rows(held_out), found, final, limits)
-            self.report_["seconds"] = time.perf_counter() - started
+            self.report_ = replace(self.report_, seconds=time.perf_counter() - started)
         return self
 
     def _read(self, X, y, sample_weight):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.utils import Bunch
 
 from skident.base.report import ReportMixin
 from skident.base.undetected import CONFIDENCE, undetected_share
@@ -28,10 +27,66 @@ _MANY_OUT = 0.2  # share of samples from which these are not outliers but anothe
 _IDLE = 3.0  # standard errors
 
 
-class PassiveReport(ReportMixin, Bunch):
-    """The entries of `PassiveNetworkIdentifier.report_`; prints as text, and displays in notebooks."""
+@dataclass(frozen=True, eq=False, repr=False)
+class PassiveReport(ReportMixin):
+    """What may be claimed of a network recovered from samples; prints as text, and displays in notebooks.
 
-    optional = ("seconds",)
+    Attributes
+    ----------
+    exact : bool
+        Whether held-out rows are met to `tol`, nothing is undetermined, and no unit is redundant.
+    open : list of str
+        What is undetermined.
+    held_out_error : float
+        Of a fit without the held-out rows: largest error over largest deviation of the targets.
+    n_held_out : int
+    undetected_share : float
+        Rows from the same distribution whose targets may differ from the network although all held-out ones agree: at
+        most this share, with confidence 0.999, about ``6.9 / n_held_out``.
+    noise : float
+        Of the targets, relative to their deviation, per degree of freedom.
+    lack_of_fit : float
+        Chance that noise alone is as close to functions of X as the residuals; below 0.001 they are called no noise.
+    spectrum : ndarray of shape (P,)
+        Eigenvalues of the Gauss-Newton matrix scaled to unit diagonal, ascending.
+    n_undetermined : int
+        Parameters with an infinite standard error.
+    n_resampled : int
+        Fits to targets with fresh noise that the standard errors come from; 0 if they are of first order.
+    n_minima : int
+        Networks of these widths that the noise does not distinguish.
+    n_rows, n_distinct, n_parameters : int
+    answers_per_parameter : float
+    idle_features : list of int
+        Columns of X that do not matter.
+    tried : list
+        Sizes and what they came to.
+    work : float
+        Products formed.
+    stopped_by : {"max_work", "max_seconds"} or None
+    seconds : float
+    """
+
+    exact: bool
+    open: list[str]
+    held_out_error: float
+    n_held_out: int
+    undetected_share: float
+    noise: float
+    lack_of_fit: float
+    spectrum: np.ndarray
+    n_undetermined: int
+    n_resampled: int
+    n_minima: int
+    n_rows: int
+    n_distinct: int
+    n_parameters: int
+    answers_per_parameter: float
+    idle_features: list[int]
+    tried: list
+    work: float
+    stopped_by: str | None
+    seconds: float = 0.0
 
     def __repr__(self):
         return f"<{'exact' if self.exact else 'not exact'}, error {self.held_out_error:.1e}>"

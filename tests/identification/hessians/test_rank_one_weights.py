@@ -27,8 +27,8 @@ def test_weights_beside_the_known_ones(network):
     assert shown.vectors.shape == (8, 10) and shown.n_missing == 0
     assert match_directions(truth[8:], shown.vectors)[1].min() > 0.98
     assert shown.hessians.shape == (40, 3, 55) and shown.basis.shape == (55, 16) and shown.n_iter >= 1
-    assert [stage["name"] for stage in log.stages] == ["Hessians", "subspace", "power method"]
-    assert all(0 <= stage["residual"] < 0.1 for stage in log.stages[1:])
+    assert [stage.name for stage in log.stages] == ["Hessians", "subspace", "power method"]
+    assert all(0 <= stage.residual < 0.1 for stage in log.stages[1:])
 
 
 def test_no_search_without_hessians(network):

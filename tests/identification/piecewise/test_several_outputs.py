@@ -588,7 +588,7 @@ def test_a_wide_first_layer_in_the_default_call():
     identifier = NetworkIdentifier(lambda U: network(U), random_state=0)
     identifier.fit(np.random.RandomState(0).standard_normal((100, 12)))
     assert identifier.report_.exact and identifier.layer_widths_ == network.layer_widths
-    assert identifier.report_.stages[0]["name"] == "layers (shared Jacobians)"
+    assert identifier.report_.stages[0].name == "layers (shared Jacobians)"
 
 
 def test_default_call():
@@ -596,7 +596,7 @@ def test_default_call():
     X = np.random.RandomState(0).standard_normal((100, 30))
     identifier = NetworkIdentifier(lambda U: network(U), random_state=0).fit(X)
     assert identifier.report_.exact and identifier.layer_widths_ == (16, 10, 4)
-    assert identifier.report_.stages[0]["name"] == "layers (shared Jacobians)"
+    assert identifier.report_.stages[0].name == "layers (shared Jacobians)"
 
 
 @pytest.mark.parametrize("seed", range(3))
