@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
+from skident.budget.constants import FEW_STEPS, MOST_WORK
+
 __all__ = ["Explanation", "explain_differences"]
 
 _TRIED = 12  # parameters that are tried one by one, those first that go best with the differences
 _UNITS_TRIED = 6  # units that are tried as a whole, at least
-_MOST_WORK = 2e9  # multiplications spent on trying more
-_STEPS = 8  # Gauss-Newton steps of a fit
 _FEW_ROWS = 200  # rows, and four times as many as parameters, on which a fit is tried first
 _MOST_CHANGED = 1500  # parameters that are searched for at once
 _OUTPUTS_FIRST = 4000  # outputs on which several changed weights are searched first (budget)
@@ -124,7 +124,7 @@ class _Case:
             network = self.network_with(named, values)
             effects, residual = self.effects.of(network), self.residual_of(network)
         best = values, float(np.abs(residual).max())
-        for step in range(_STEPS):
+        for step in range(FEW_STEPS):
             values = values + _step(effects.columns(named), residual)
             network = self.network_with(named, values)
             residual = self.residual_of(network)
@@ -132,7 +132,7 @@ class _Case:
             if not max_residual < best[1]:
                 break
             done, best = max_residual > 0.5 * best[1] and max_residual <= 1.0, (values, max_residual)
-            if done or step == _STEPS - 1:
+            if done or step == FEW_STEPS - 1:
                 break
             effects = self.effects.of(network)
         return best
@@ -199,7 +199,7 @@ def _removed_unit(case):
         left = np.linalg.norm(gone - r, axis=1)
         ranked += [(value, layer, unit) for unit, value in enumerate(left)]
     best = None
-    tried = max(_UNITS_TRIED, int(_MOST_WORK / (len(r) * case.effects.network.n_parameters)))
+    tried = max(_UNITS_TRIED, int(MOST_WORK / (len(r) * case.effects.network.n_parameters)))
     for _, layer, unit in sorted(ranked)[:tried]:
         outgoing = [(layer + 1, unit, k) for k in range(case.effects.layers[layer + 1].shape[1])]
         max_residual = float(np.abs(case.residual_of(case.network_with(outgoing, np.zeros(len(outgoing))))).max())
@@ -238,7 +238,7 @@ def _one_unit(case):
 def _left_by(case, groups, cosine):
     """How much of the differences each group of parameters leaves, to first order."""
     work = sum(len(group) ** 2 for group in groups)
-    every = max(1, -(-case.residual.size * work // int(_MOST_WORK)))
+    every = max(1, -(-case.residual.size * work // int(MOST_WORK)))
     some = case.at(np.arange(0, len(case.residual), every))
     r = some.residual.ravel()
     if len(r) < 2 * max(map(len, groups)):

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from skident.budget.constants import STEPS
 from skident.network import calculus, get_activation
 
 __all__ = ["InputBox", "candidate_inputs", "chosen_inputs", "inputs_on_both_sides"]
 
 _FLAT = 1e-3  # slope, beside the largest one, of a unit that rests or saturates
 _CLEAR = 0.1  # of the way from the least to the largest effect, by which a unit shows, or rests
-_STEPS = 30  # of the search for inputs at which a unit varies (budget)
-_STARTS = 8  # of that search (budget)
+_STARTS = 8  # of the search for inputs at which a unit varies (budget)
 _MOST_LEVELS = 256  # distinct values of a column that is queried at these only: those of 8 bits
 _ROWS_PER_LEVEL = 4  # rows of X per distinct value of such a column, at least: numbers with all digits hardly repeat
 
@@ -109,7 +109,7 @@ def _pushed(network, layer, unit, U, sign, box):
     weights, biases = (*weights[:-1], weights[-1][:, [unit]]), (*biases[:-1], biases[-1][[unit]])
     activations = [*network.activations[:layer], get_activation("identity")]
     width = box.high - box.low
-    for step in 0.5 ** np.arange(0, 6, 6 / _STEPS):
+    for step in 0.5 ** np.arange(0, 6, 6 / STEPS):
         slope = calculus.jacobian(weights, biases, activations, U)[:, 0]
         direction = slope * width**2
         length = np.abs(direction / np.where(width > 0, width, 1.0)).max(axis=1, keepdims=True)

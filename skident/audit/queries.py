@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from skident.budget.constants import MOST_WORK, ROUNDINGS
 from skident.oracle import BlackBoxError, Precision, probability_bounds
 
 from .batches import PROBE_ROWS, probe_batches, spread_rows
@@ -29,10 +30,8 @@ _CAST_MOVES = 4.0  # tolerances (of 8 deviations of rounding) by which rounded i
 FEWEST_ROWS = 4 * _REPEATED
 _FEWEST = 24  # queries at least, unless their number is given
 _SIGMAS = 8.0  # standard deviations of rounding or noise that count as equal
-_ROUNDINGS = 16.0  # of the largest output, by which outputs that come again may differ
 _SMALL_PROBABILITY = 0.25  # outputs in [0, 1] may have the absolute error of such numbers, see `probability_bounds`
 _TOO_FEW = 1.3  # a deviation measured by twenty numbers may be too small by as much
-_MOST_WORK = 2e9  # multiplications spent on candidates
 _CANDIDATES = 4  # candidates a row queries
 _WOULD_SHOW = 30.0  # tolerances by which rounded weights change an output that counts: by chance 1 in 30 agrees still
 _AGREE = 0.3  # share of such outputs that agree, from which the weights were not rounded
@@ -100,7 +99,7 @@ class Queries:
     def _chosen(self, rng):
         """Inputs at which every unit varies and differs from the others; sets `unseen`."""
         n, work = self._n_chosen, self.network.n_parameters * (1 + self.network.n_outputs)
-        many = int(np.clip(_MOST_WORK // work, n, max(_CANDIDATES * n, 512)))
+        many = int(np.clip(MOST_WORK // work, n, max(_CANDIDATES * n, 512)))
         drawn = candidate_inputs(self._rows, self.box, many, rng)
         drawn = inputs_on_both_sides(self.network, drawn, self.box, rng)
         effects = self._effects(drawn, np.ones((len(drawn), self.Y.shape[1])))
@@ -211,7 +210,7 @@ class Queries:
         largest = np.abs(Y).max(axis=0)
         if Y.min() > -_SMALL_PROBABILITY and Y.max() <= 1.0:
             largest = np.maximum(largest, _SMALL_PROBABILITY)
-        return _ROUNDINGS * np.finfo(np.float32 if kind == "float32" else np.float64).eps * largest
+        return ROUNDINGS * np.finfo(np.float32 if kind == "float32" else np.float64).eps * largest
 
     def _measured(self, repeats, gap):
         """Number format of the outputs, and their noise if they do not repeat."""

@@ -21,7 +21,7 @@ _CHANGE = 0.01  # relative change of one weight that an audit must be able to de
 _LEAST_POWER = 0.01  # share of the weights for which it must: if for fewer, most other networks would pass as it
 _LARGE_SHARE = 0.25  # of the outputs' deviation: a network that explains them to this tolerance is one of many
 _ROUNDED = 2.0**-20  # relative change of a weight that may be its rounding to float32: 16 of its roundings
-_MARGIN = 1.5  # of the effect of a change that counts as visible, over the tolerance
+_VISIBLE_MARGIN = 1.5  # of the effect of a change that counts as visible, over the tolerance
 
 
 def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_method="auto", random_state=None):
@@ -202,7 +202,7 @@ def _report(queries, found):
     network, effects = queries.network, queries.effects()
     worst = np.unravel_index(np.argmax(queries.excesses), queries.excesses.shape)
     with np.errstate(divide="ignore"):
-        visible = [_MARGIN / (e * np.abs(a)) for e, a in zip(effects.largest(), effects.layers, strict=True)]
+        visible = [_VISIBLE_MARGIN / (e * np.abs(a)) for e, a in zip(effects.largest(), effects.layers, strict=True)]
     for sizes, layer in zip(visible, effects.layers, strict=True):
         sizes[layer == 0] = np.nan
     differences = [] if found is None else _differences(network, found)

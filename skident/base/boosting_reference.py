@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 
+from skident.budget.constants import CLEAR_GAIN
+
 __all__ = ["clearly_better_boosting_r2"]
 
 _FEWEST_SAMPLES = 100  # below, no comparison: leaves of 20 samples are a fifth of them
 _TREES = 60  # at twice the usual rate instead of 100 (budget)
 _RATE = 0.2  # twice the usual (budget)
-_CLEAR_GAIN = 0.02  # of R^2 by which boosting must be better, beyond one standard error of its own
 
 
 def clearly_better_boosting_r2(X, y, folds, r2):
@@ -19,7 +20,7 @@ def clearly_better_boosting_r2(X, y, folds, r2):
     Steps, thresholds and interactions of discrete columns are approximated better by trees than by smooth functions,
     which neither a linear model nor a kernel reveals.
     """
-    if len(X) < _FEWEST_SAMPLES or r2 > 1.0 - _CLEAR_GAIN:
+    if len(X) < _FEWEST_SAMPLES or r2 > 1.0 - CLEAR_GAIN:
         return np.nan
     squares = np.empty(len(y))
     for fold in folds:
@@ -28,4 +29,4 @@ def clearly_better_boosting_r2(X, y, folds, r2):
         squares[fold] = (model.fit(X[rest], y[rest]).predict(X[fold]) - y[fold]) ** 2
     squares /= np.var(y)
     score = 1.0 - float(squares.mean())
-    return score if score - squares.std() / np.sqrt(len(y)) > r2 + _CLEAR_GAIN else np.nan
+    return score if score - squares.std() / np.sqrt(len(y)) > r2 + CLEAR_GAIN else np.nan

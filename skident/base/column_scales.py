@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget.constants import SCORE_ERRORS
+
 from .kernel_reference import kernel_squared_errors
 
 __all__ = ["scales_for_classes"]
 
 _MAX_SAMPLES = 300  # on which the scales are compared: an eigendecomposition of that order (budget)
 _MIN_SAMPLES = 30  # below which errors are too uncertain to compare
-_MARGIN = 2.0  # standard errors by which the floor has to be better: false alarm rate of 2 %
 
 
 def scales_for_classes(X, labels, bound=3.0):
@@ -34,4 +35,4 @@ def scales_for_classes(X, labels, bound=3.0):
         Z = np.clip((X[some] - center) / scale, -bound, bound)
         errors.append(kernel_squared_errors(Z, targets, standardize=False))
     gain = errors[0] - errors[1]
-    return damped if gain.mean() > _MARGIN * gain.std() / np.sqrt(len(some)) else own
+    return damped if gain.mean() > SCORE_ERRORS * gain.std() / np.sqrt(len(some)) else own

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.metrics.pairwise import euclidean_distances
 
+from skident.budget.constants import CLEAR_GAIN, MIN_GAP, SCORE_ERRORS
 from skident.linalg import column_units
 
 __all__ = ["clearly_better_kernel_r2", "compared_samples", "is_significantly_better", "kernel_squared_errors"]
@@ -13,10 +14,7 @@ _WIDTHS = (0.3, 1.0)  # factors of the squared distance over its mean: kernels o
 _RIDGES = np.logspace(-4, 1.5, 12)  # relative to the diagonal of the kernel, which is 1
 _MAX_SAMPLES = 500  # that are compared: an eigendecomposition of that order per width (budget)
 _FEWEST_SAMPLES = 30  # below, no comparison
-_CLEAR_GAIN = 0.02  # of R^2 by which the kernel must be better, and
-_MARGIN = 2.0  # standard errors of the difference
 _FEW_SAMPLES = 10.0  # over n, added to the margin: standard errors are uncertain for a dozen samples
-_MIN_GAP = 1e-12  # of 1 - leverage: a sample that the fit interpolates has no leave-one-out error
 
 
 def kernel_squared_errors(X, y, *, standardize=True, widths=_WIDTHS, ridges=_RIDGES):
@@ -42,7 +40,7 @@ def _squares(kernel, Y, ridges):
     values, U = np.linalg.eigh(centered)
     left = ridges[:, None] / (np.maximum(values, 0.0) + ridges[:, None])
     residuals = np.stack([U @ (part[:, None] * (U.T @ Y)) for part in left])
-    own = np.maximum(left @ (U * U).T - 1.0 / n, _MIN_GAP)
+    own = np.maximum(left @ (U * U).T - 1.0 / n, MIN_GAP)
     return np.sum((residuals / own[..., None]) ** 2, axis=2)
 
 
@@ -69,7 +67,7 @@ def clearly_better_kernel_r2(X, y, squares):
     if not len(some):
         return np.nan
     kernel = kernel_squared_errors(X[some], y[some])
-    better = float(np.mean(squares[some] - kernel)) > _CLEAR_GAIN * variance
-    if not better or not is_significantly_better(squares[some], kernel, _MARGIN):
+    better = float(np.mean(squares[some] - kernel)) > CLEAR_GAIN * variance
+    if not better or not is_significantly_better(squares[some], kernel, SCORE_ERRORS):
         return np.nan
     return 1.0 - float(np.mean(kernel)) / variance

@@ -6,6 +6,7 @@ import numpy as np
 import scipy.linalg
 
 from skident.budget import check_deadline, chunks, require_memory
+from skident.budget.constants import CHUNK_COPIES, RIDGE
 from skident.linalg import lapack
 
 from .standard_errors import parameter_jacobian
@@ -18,9 +19,7 @@ _EXTRA_POINTS = 1.5  # per parameter of such a unit, D + 2 with its output weigh
 _CENTER_RCOND = 1e-2  # of the weights: directions that the units hardly depend on stay at 0
 _SPREADS = (0.5, 1.0, 2.0, 4.0, 8.0)  # of candidates, in typical pre-activations of the first layer
 _CANDIDATES = 20  # per point wanted, for every spread (budget)
-_COPIES = 4  # arrays of all points that are made at a time
 _CHUNK_PARTS = 3  # arrays of a Jacobian's size: two layers' blocks and their concatenation
-_RIDGE = 1e-12  # of the information per parameter, scaled to 1: directions that no row determines, as scales of units
 _LEVERAGE_ROUNDS = 3  # after which candidates hardly improve
 _PROBES = 48  # random combinations of parameters whose sum estimates a leverage to 20 %
 _OCTAVES = (-2.0, 4.0)  # distances of candidates, in powers of two of a standard deviation
@@ -43,7 +42,7 @@ def design_points(weights, biases, n_samples, spread, rng, near=0.5):
     if norms.any():  # units without weights are constant
         weights, biases, norms = weights[:, norms > 0], biases[norms > 0], norms[norms > 0]
     D, m = weights.shape
-    require_memory(_COPIES * 8 * D * n_samples, f"{n_samples} samples of {D} inputs")
+    require_memory(CHUNK_COPIES * 8 * D * n_samples, f"{n_samples} samples of {D} inputs")
     sigma = spread / np.median(norms)
     units = np.arange(int(near * n_samples)) % m
     # All units may be saturated on the data; at this center as few as possible are.
@@ -124,7 +123,7 @@ def _leverages(network, rows, candidates, std_of, rng):
     scale = np.sqrt(np.diag(information))
     scale = np.where(scale > 0.0, scale, 1.0)
     information /= scale[:, None] * scale
-    information.flat[:: P + 1] += _RIDGE * P
+    information.flat[:: P + 1] += RIDGE * P
     check_deadline(P**3 / 3.0)
     factor = lapack.scipy_cholesky(information, lower=True, overwrite_a=True, check_finite=False)
     signs = rng.choice([-1.0, 1.0], (P, min(_PROBES, P)))

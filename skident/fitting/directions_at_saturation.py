@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget.constants import FAR_SATURATED, NO_EFFECT, ROUNDS
 from skident.linalg import lapack, svd
 from skident.oracle import NotIdentified
 
 __all__ = ["EXPONENTIAL_RATES", "correct_directions"]
 
 EXPONENTIAL_RATES = {"tanh": 2.0, "sigmoid": 1.0}  # limits are approached as exp(-rate z)
-_FAR = 50.0  # pre-activations of saturated units, over the rate: exp(-50) is below rounding
 _SPREAD = 0.5  # standard deviation of the other pre-activations, over the rate: these units bend
 _SHARE = 0.8  # units per group over outputs: their effects on the outputs must be linearly independent
 _DIFFERENCE = 2e-5  # in pre-activations, of central differences: relative error 1e-10, of a correction
-_PLACES = 4  # where a group's effects are measured, of which the best conditioned is taken
-_NO_EFFECT = 1e-9  # relative singular value of effects: rounding of the differences
+_GROUP_PLACES = 4  # where a group's effects are measured, of which the best conditioned is taken
 _NEWTON_STEPS = 3  # by the network known so far, whose errors then matter in second order only
-_ROUNDS = 4  # budget: two suffice from errors of 1e-4
 _BEST_CHANGE = 3e-8  # of a pre-activation by a step: the root of rounding, where both errors are equal
 _STEPS = (1.0, 1000.0)  # in pre-activations: the first one, from unknown errors, and the longest one
 _ACCURACY = 1e-14  # of entries relative to the weights: beyond, conditioning decides
@@ -40,7 +38,7 @@ def correct_directions(oracle, weights, biases, activation, rng, *, behind=None)
     Raises NotIdentified if the outputs change otherwise, as by a unit that is missing.
     """
     step, remaining = _STEPS[0] if behind is None else _STEPS[1], np.inf
-    for _ in range(_ROUNDS):
+    for _ in range(ROUNDS):
         place = _Places(oracle, weights, biases, activation, rng, behind, step)
         weights, change = _corrected(place)
         remaining = change**2 * step * (1.0 if behind is None else _MODEL_ERROR)
@@ -112,15 +110,15 @@ class _Places:
         """Pre-activations (m,) of a point, and effects B (m_L, g) there; that of several with the largest effects."""
         best, found = -1.0, None
         moves = _DIFFERENCE / self.rate * self.columns[:, group].T
-        for _ in range(_PLACES):
-            base = _FAR / self.rate * self.rng.choice([-1.0, 1.0], self.m)
+        for _ in range(_GROUP_PLACES):
+            base = FAR_SATURATED / self.rate * self.rng.choice([-1.0, 1.0], self.m)
             base[group] = _SPREAD / self.rate * self.rng.standard_normal(len(group))
             x = self._at(base)
             effects = (self.oracle(x + moves) - self.oracle(x - moves)).T / (2.0 * _DIFFERENCE / self.rate)
             values = svd(effects, compute_uv=False)
             if values[-1] > best:
                 best, found = values[-1], (base, effects)
-        if not best > _NO_EFFECT * np.linalg.norm(found[1]):
+        if not best > NO_EFFECT * np.linalg.norm(found[1]):
             raise NotIdentified("first layer", "directions", "a unit has no effect where all others are saturated")
         return found
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skident.budget import check_deadline, chunk_bytes, require_memory
+from skident.budget.constants import CAUCHY, MAD, TINY
 from skident.network.calculus import unflatten_parameters
 from skident.oracle import NotIdentified
 
@@ -14,15 +15,12 @@ from .standard_errors import in_powers_of_two, parameter_jacobian, whitening_bas
 
 __all__ = ["FitSample", "standard_errors_of_fit"]
 
-_CAUCHY = 6.0  # standard deviations from which a residual counts for less, as in a robust fit
-_MAD = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
 _MAX_LEVERAGE = 0.9  # of an output on its own fit: beyond, its residual says nothing of its error
 _SKETCHED = 256  # random combinations of parameters from which leverages are computed: to 9 % each, on average
 _FLOPS_PER_ENTRY = 3.0  # operations per output and squared parameter: products with the Jacobian, and of the scores
 _ARRAYS = 3  # of the size of a block of the Jacobian at a time (memory)
 _SAME_ROUNDING = 250.0  # independent outputs per parameter that float32 gives at most: measured on 10-16-1 and 10-32-1
 _NOT_WHITE = 1.15  # variance of a fit to float32 outputs over that of independent errors: measured on 20 of 10-16-1
-_TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 
 
 @dataclass(frozen=True)
@@ -98,13 +96,13 @@ def _shapes(network):
 
 def _typical(sample):
     """Median standard deviation of every output's error, (m_L,)."""
-    return np.maximum(np.median(np.broadcast_to(sample.std, sample.outputs.shape), axis=0), _TINY)
+    return np.maximum(np.median(np.broadcast_to(sample.std, sample.outputs.shape), axis=0), TINY)
 
 
 def _robust_divisor(residual):
     """Roots of the Cauchy weights by which a robust fit divides residuals (n, m_L)."""
-    scale = max(_MAD * float(np.median(np.abs(residual))), _TINY)
-    return np.hypot(1.0, residual / (_CAUCHY * scale))
+    scale = max(MAD * float(np.median(np.abs(residual))), TINY)
+    return np.hypot(1.0, residual / (CAUCHY * scale))
 
 
 def _jacobians(network, U, weight):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.linalg
 
+from skident.budget.constants import COARSE_FTOL, GROWTH_DAMPING, GROWTH_STEPS, REMOVAL_DAMPING, REMOVAL_STEPS
 from skident.linalg import lapack
 from skident.optim import levenberg_marquardt, one_blas_thread
 
@@ -18,18 +19,13 @@ _N_CANDIDATES = 400  # random units of which the best is added (budget)
 _SIZES = (0.3, 3.0)  # of candidates' weights, relative to those of a pre-activation of variance 1
 _MAX_OUTPUT_WEIGHT = 2.0  # of a new unit, relative to the largest one there is
 _EXCHANGED_SHARE = 5.0  # one unit in so many is exchanged in a cycle
-_GROWTH_STEPS = 20  # of the fit after growth
-_REMOVAL_STEPS = 8  # of the fit between removals
 _FINAL_STEPS = 60  # of the fit at the width wanted
 _PATIENCE = 8  # steps
 _GAIN = 0.5  # a fit ends when `_PATIENCE` steps do not lower the cost to this part
-_FTOL = 1e-2  # relative gain of its last steps
 _IMPROVED = 0.999  # part of the cost that a cycle has to leave at most
 _RANDOM_REMOVALS = 3  # failures after which the unit to remove is drawn, no longer the cheapest
 _MAX_FAILURES = 12  # failures in a row after which another start is made
 _DIAGONAL_FLOOR = 1e-10  # of the largest diagonal entry of Gauss-Newton matrices: damps parameters without effect
-_GROWTH_DAMPING = 1e-6  # of the Gauss-Newton matrix where the gains of candidates are predicted
-_REMOVAL_DAMPING = 1e-7  # where the losses of removals are: roots of eps keep the inverse accurate
 _FREE_NORMS_RESIDUAL = 1e-4  # relative residual below which the norms of known units are fitted too
 _REMOVALS_TRIED = 3  # units whose removal is tried before another network of the smaller width is sought
 _CYCLES_PER_WIDTH = 12  # of that search: a start at the true width took about ten
@@ -137,12 +133,12 @@ def _with_free_norms(free_problem, params, cost, limits):
 def _cycle(problem, params, n_units, rng, limits, failures):
     """Some units more and as many less, with fits in between: parameters and cost."""
     n_more = max(1, round(n_units / _EXCHANGED_SHARE))
-    params, cost = _fit(problem, _grown(problem, params, n_more, rng, failures), _GROWTH_STEPS, limits)
+    params, cost = _fit(problem, _grown(problem, params, n_more, rng, failures), GROWTH_STEPS, limits)
     for left in range(n_more - 1, -1, -1):
         losses = _losses(problem, params)
         rank = int(rng.exponential(0.4)) if failures >= _RANDOM_REMOVALS else 0
         params = _without(problem, params, np.argsort(losses)[min(rank, len(losses) - 1)])
-        params, cost = _fit(problem, params, _REMOVAL_STEPS if left else _FINAL_STEPS, limits)
+        params, cost = _fit(problem, params, REMOVAL_STEPS if left else _FINAL_STEPS, limits)
     return params, cost
 
 
@@ -155,7 +151,7 @@ def _fit(problem, params, n_steps, limits):
         slow = len(costs) > _PATIENCE and cost > _GAIN * costs[-1 - _PATIENCE]
         return slow or limits.late
 
-    options = {"target": limits.target**2 * problem.total, "ftol": _FTOL, "callback": stop}
+    options = {"target": limits.target**2 * problem.total, "ftol": COARSE_FTOL, "callback": stop}
     result = levenberg_marquardt(problem.cost, problem.linearize, params, max_iter=n_steps, **options)
     return result.x, result.cost
 
@@ -188,13 +184,13 @@ def _losses(problem, params):
     r, (_, _, W, V) = problem.residual(params), problem.split(params)
     G = problem.activation(problem.features(params) @ W)
     residuals = [(r - G[:, k, None] * V[k]).ravel() for k in range(W.shape[1])]
-    return removal_losses(J, damp(A, _REMOVAL_DAMPING), residuals, problem.unit_indices(params))
+    return removal_losses(J, damp(A, REMOVAL_DAMPING), residuals, problem.unit_indices(params))
 
 
 def _grown(problem, params, n_more, rng, temperature):
     """More units: the best of random ones or, after failures, drawn among the better ones."""
     J, A = problem.jacobian(params), problem.normal_equations(params)[0]
-    factor = lapack.cho_factor(damp(A, _GROWTH_DAMPING), lower=True, overwrite_a=True, check_finite=False)
+    factor = lapack.cho_factor(damp(A, GROWTH_DAMPING), lower=True, overwrite_a=True, check_finite=False)
     biases, norms, W, V = problem.split(params)
     r, (n, m_L) = problem.residual(params).ravel(), problem.Y.shape
     sizes = np.exp(rng.uniform(*np.log(_SIZES), _N_CANDIDATES)) / np.sqrt(len(W))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
+from skident.budget.constants import MATRIX_ENTRIES, TINY
 from skident.linalg import lapack
 
 from .batched_fits import BatchedNetworkFits, WeightedSamples, network_of
@@ -18,12 +19,10 @@ _MAX_FUNCTIONS = 500  # budget: a QR factorization of so many columns
 _MIN_FUNCTIONS = 5  # below which the test has no power
 MIN_FREEDOM = int(_MIN_FUNCTIONS / _FUNCTION_SHARES[0])  # residual degrees of freedom that the test needs
 _WEIGHT_SCALES = np.array([0.5, 1.0, 2.0, 4.0])  # of the functions' weights, for features of unit variance
-_MAX_ENTRIES = 2**21  # of a matrix, 16 MB: bounds the samples that are used
 _MIN_LEVERAGE_GAP = 1e-8  # of 1 - leverage: residuals of samples that the fit interpolates carry no information
-_TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 
 
-def lack_of_fit(architecture, samples, x, rng, max_entries=_MAX_ENTRIES):
+def lack_of_fit(architecture, samples, x, rng, max_entries=MATRIX_ENTRIES):
     """P-value that noise alone would follow random functions of the inputs as closely as the residuals do.
 
     `samples` are whitened `WeightedSamples`, x (P,) the parameters fitted to them. 1 if there are too few samples.
@@ -56,7 +55,7 @@ def _features(network, U):
         z = H @ W + b
         H = activation(z)
         features += [z, H]
-    return [(H - H.mean(axis=0)) / np.maximum(H.std(axis=0), _TINY) for H in features]
+    return [(H - H.mean(axis=0)) / np.maximum(H.std(axis=0), TINY) for H in features]
 
 
 def _orthogonal_residuals(architecture, samples, x):
@@ -91,5 +90,5 @@ def _p_value(Q, residuals, samples, H, n_functions, rng):
     single = (V * (residuals / np.sqrt(gap))[:, None]).reshape(n, p, -1).sum(axis=1)
     own = np.sum(single**2, axis=1)
     explained = np.sum((V.T @ residuals) ** 2) - own.sum()
-    spread = np.sqrt(2.0 * max(np.sum((single.T @ single) ** 2) - np.sum(own**2), _TINY))
+    spread = np.sqrt(2.0 * max(np.sum((single.T @ single) ** 2) - np.sum(own**2), TINY))
     return float(stats.chi2.sf(V.shape[1] + explained / spread * np.sqrt(2.0 * V.shape[1]), V.shape[1]))

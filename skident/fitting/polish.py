@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from skident.budget import MemoryLimitError
+from skident.budget.constants import EXACT_RESIDUAL, FTOL, MIN_DAMPING, TINY, UNIFORM
 from skident.network import change_outputs, output_scaling
 from skident.optim import give_up_when_slow
 from skident.oracle import OutOfBudgetError, above_rounding
@@ -18,15 +19,12 @@ from .rounding import rounding_std
 __all__ = ["NOISY_OUTPUTS", "polish_from_oracle", "polish_network"]
 
 _CLOSE = 1e-4  # relative residual below which a slow iteration may still be converging
-_EXACT = 1e-15  # relative residual that leaves nothing to gain: 5 eps
 _SETTLED = 1e-13  # relative residual below which a step that does not gain a factor of ten is rounding: 500 eps
-_PATIENCE = 12  # steps without progress after which a fit that is not close is given up
+_IDLE_STEPS = 12  # steps without progress after which a fit that is not close is given up
 _NOISE_FACTOR = 4.0  # of the residual that the noise leaves of a perfect fit: more is no noise
 _NEAR = 0.1  # relative residual below which a start is so close that steps need little damping
 _DAMPING = 1e-3  # the first one from afar
 _DAMPING_NEAR = 1e-4  # times the relative squared residual of a close start
-_MIN_DAMPING = 1e-10  # lets the last steps of exact outputs converge quadratically, and bounds steps along flat valleys
-_FTOL = 1e-3  # relative gain of the last steps of exact outputs, which converge quadratically before
 _NOISY_FTOL = 1e-5  # with noise the cost is about one per output: what is left to gain is less than one per parameter
 _REPEATS = 4  # further fits of a thorough polish
 _REPEAT_GAIN = 0.7  # part of the residual that each has to leave at most, or it is the last
@@ -44,9 +42,7 @@ _ONE_ROUND = ((1.5, 1.0, 0.5), (NOISY_OUTPUTS, 1.0, 0.5))
 # Outputs per parameter of the weighted polish, by the number of parameters up to which a step is fast (budget).
 _WEIGHTED_OUTPUTS = ((1000, 20.0), (3000, 10.0), (np.inf, 4.0))
 _WIDE = 8.0  # distance of its farthest typical points, in standard deviations: their outputs determine the most
-_UNIFORM = 12.0**-0.5  # standard deviation of an error uniform over one spacing
 _FACTOR_LIMIT = 12_000  # parameters up to which one matrix is factored: 1.2 GB, a minute
-_TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 
 
 def polish_network(network, U, Y, *, max_iter=60, callback=None, noise=None, **options):
@@ -70,10 +66,10 @@ def polish_network(network, U, Y, *, max_iter=60, callback=None, noise=None, **o
     noisy = sigma is not None
     weight = 1.0 if sigma is None else sigma.max() / sigma
     problem = weighted_problem(network, U, Y, weight, **{"factor_limit": _FACTOR_LIMIT, **options})
-    total = max(float(np.sum(problem.Y**2)), _TINY)
+    total = max(float(np.sum(problem.Y**2)), TINY)
     close = _CLOSE**2 * total + (_NOISE_FACTOR * Y.size * sigma.max() ** 2 if noisy else 0.0)
     start = problem.flatten(network.weights, network.biases)
-    slow, previous = give_up_when_slow(_PATIENCE, close), [np.inf]
+    slow, previous = give_up_when_slow(_IDLE_STEPS, close), [np.inf]
 
     def stop(n_iter, cost):
         settled = not noisy and cost < _SETTLED**2 * total and cost > 0.1 * previous[0]
@@ -85,20 +81,20 @@ def polish_network(network, U, Y, *, max_iter=60, callback=None, noise=None, **o
         problem,
         start,
         max_iter=max_iter,
-        target=_EXACT**2 * total,
-        ftol=_NOISY_FTOL if noisy else _FTOL,
+        target=EXACT_RESIDUAL**2 * total,
+        ftol=_NOISY_FTOL if noisy else FTOL,
         damping=_DAMPING if noisy else _first_damping(problem.cost(start), total),
         callback=stop,
     )
     weights, biases = problem.unflatten(result.x)
     polished = network.with_parameters(weights, biases)
-    residual = np.linalg.norm(polished(U) - Y) / max(np.linalg.norm(Y), _TINY)
+    residual = np.linalg.norm(polished(U) - Y) / max(np.linalg.norm(Y), TINY)
     return change_outputs(polished, offset, scale), float(residual), result.n_iter
 
 
 def _first_damping(cost, total):
     """For a start of this cost, where that of the outputs themselves is `total`."""
-    return max(_DAMPING_NEAR * cost / total, _MIN_DAMPING) if cost < _NEAR**2 * total else _DAMPING
+    return max(_DAMPING_NEAR * cost / total, MIN_DAMPING) if cost < _NEAR**2 * total else _DAMPING
 
 
 def polish_from_oracle(oracle, network, rng, log, *, noise=None, thorough=False):
@@ -183,8 +179,8 @@ def _std_of(oracle, network, samples, noise):
     center, scale = (oracle.output_center, oracle.output_scale) if linear else (0.0, 1.0)
     own = change_outputs(network, center, scale) if linear else network
     computed = rounding_std(own, samples.U, center=oracle.center, scale=oracle.scale, eps=oracle.precision.computed_eps)
-    stored = _UNIFORM * oracle.precision.eps * np.abs(center + scale * samples.Y)
-    return np.maximum(np.hypot(computed, stored) / scale, _TINY)
+    stored = UNIFORM * oracle.precision.eps * np.abs(center + scale * samples.Y)
+    return np.maximum(np.hypot(computed, stored) / scale, TINY)
 
 
 def _polish_repeatedly(network, samples, repeats, **options):
@@ -219,7 +215,7 @@ class _Samples:
         """Relative root mean square residual; relative to the standard deviations if the output is linear."""
         offset, scale = output_scaling(self.Y, network.output_activation)
         error, total = np.linalg.norm((network(self.U) - self.Y) / scale), np.linalg.norm((self.Y - offset) / scale)
-        return float(error) / max(float(total), _TINY)
+        return float(error) / max(float(total), TINY)
 
     def as_fitted(self, noise):
         """The `FitSample` of a fit to all of these, with the given noise."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget.constants import MAX_CONDITION, OUTPUTS_PER_PARAMETER
 from skident.linalg import lapack
 from skident.network import get_activation
 from skident.oracle import NotIdentified, OutOfBudgetError
@@ -16,9 +17,7 @@ from .polish import polish_network
 __all__ = ["directions_are_free", "polish_with_directions"]
 
 _MANY_PARAMETERS = 3000  # up to which a fit of all of them takes a second
-_MAX_CONDITION = 1e6  # of the first weights: saturated units are as many times farther from the center
-_OUTPUTS = 2.0  # per parameter
-_THOROUGH_OUTPUTS = 6.0  # `_OUTPUTS` of a thorough polish
+_THOROUGH_OUTPUTS = 6.0  # `OUTPUTS_PER_PARAMETER` of a thorough polish
 
 
 def directions_are_free(oracle, network, noise):
@@ -29,7 +28,7 @@ def directions_are_free(oracle, network, noise):
     saturates = (
         get_activation(network.activations[0]).name in EXPONENTIAL_RATES and network.output_activation == "identity"
     )
-    return saturates and network.n_parameters > _MANY_PARAMETERS and lapack.cond(W) < _MAX_CONDITION
+    return saturates and network.n_parameters > _MANY_PARAMETERS and lapack.cond(W) < MAX_CONDITION
 
 
 def polish_with_directions(oracle, network, rng, log, *, thorough=False):
@@ -55,7 +54,7 @@ def polish_with_directions(oracle, network, rng, log, *, thorough=False):
                 show(done)
                 return oracle.budget.out_of_time
 
-            n = int((_THOROUGH_OUTPUTS if thorough else _OUTPUTS) * _n_fitted(network) / network.n_outputs)
+            n = int((_THOROUGH_OUTPUTS if thorough else OUTPUTS_PER_PARAMETER) * _n_fitted(network) / network.n_outputs)
             network, sample, residual = _fitted(oracle, network, n, rng, progress)
             entry["residual"] = residual
     except OutOfBudgetError as error:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
+from skident.budget.constants import MIN_DAMPING
 from skident.linalg import lapack
 
 __all__ = ["KroneckerBlock", "UnitBlocks"]
 
-_MIN_DAMPING = 1e-10  # relative to the diagonal: keeps the blocks of redundant units positive definite
 _MIN_SCALE = 1e-7  # of the largest root of a diagonal entry: about the root of eps, for columns that are 0
 
 
@@ -34,7 +34,7 @@ class UnitBlocks:
     def solver(self, damping, diagonal):
         """The map ``V -> M^-1 V`` of arrays (n_reads, n_units), with ``damping * diagonal`` added to the blocks."""
         damped, index = self.blocks.copy(), np.arange(self.blocks.shape[1])
-        damped[:, index, index] += (damping + _MIN_DAMPING) * diagonal.T
+        damped[:, index, index] += (damping + MIN_DAMPING) * diagonal.T
         inverses = np.stack([_inverse(M) for M in damped])
         return lambda V: np.einsum("jik,kj->ij", inverses, V)
 
@@ -70,7 +70,7 @@ class KroneckerBlock:
     def solver(self, damping, diagonal):
         """The map ``V -> M^-1 V`` of arrays (n_reads, n_units), as `UnitBlocks.solver`."""
         (a, Qa), (c, Qc) = _scaled_eigenvalues(self.reads), _scaled_eigenvalues(self.units)
-        values, scale = np.outer(a, c) + damping + _MIN_DAMPING, np.sqrt(diagonal)
+        values, scale = np.outer(a, c) + damping + MIN_DAMPING, np.sqrt(diagonal)
         return lambda V: (Qa @ ((Qa.T @ (V / scale) @ Qc) / values) @ Qc.T) / scale
 
 

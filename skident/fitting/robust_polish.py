@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
+from skident.budget.constants import CAUCHY, FTOL, OUTLIER
 from skident.network import FeedforwardNetwork
 from skident.network.calculus import flatten_parameters
 
@@ -14,11 +15,8 @@ from .least_squares import NetworkLeastSquares, minimize
 
 __all__ = ["RobustFit", "residual_scale", "robust_polish"]
 
-_CAUCHY = 6.0  # standard deviations from which a residual counts for less: white ones lose 2 % of their information
-_OUTLIER = 8.0  # standard deviations that no residual of a right network reaches in a million outputs
 _SETTLED = 0.03  # decrease of the cost per parameter of a round that is the last: 0.2 standard errors
-_FTOL = 1e-3  # relative gain of two steps in a row after which the weights change
-_DENSE_LIMIT = 600  # parameters from which a factor is kept for several steps: it costs more than a step
+_KEPT_FACTOR = 600  # parameters from which a factor is kept for several steps: it costs more than a step
 _FACTOR_LIMIT = 8000  # parameters from which steps are matrix-free: a matrix of 0.5 GB
 _STEPS = 4  # Gauss-Newton steps between two changes of the weights
 _DAMPING = 1e-6  # of the first step: starts are close
@@ -74,18 +72,18 @@ def robust_polish(
     RobustFit
     """
     shapes = [W.shape for W in network.weights]
-    limits = {"dense_limit": _DENSE_LIMIT, "factor_limit": factor_limit, "single": True}
+    limits = {"dense_limit": _KEPT_FACTOR, "factor_limit": factor_limit, "single": True}
     problem = NetworkLeastSquares(shapes, network.activations, U, Y, row_weights=1.0 / std, **limits)
     residual = (network(U) - Y) / std
     scale, damping = residual_scale(residual, quantile), _DAMPING
     for _ in range(max_rounds):
         before = _robust_cost(residual, scale)
-        problem.row_weights = 1.0 / (std * np.sqrt(1.0 + (residual / (_CAUCHY * scale)) ** 2))
+        problem.row_weights = 1.0 / (std * np.sqrt(1.0 + (residual / (CAUCHY * scale)) ** 2))
         result = minimize(
             problem,
             flatten_parameters(network.weights, network.biases),
             max_iter=_STEPS,
-            ftol=_FTOL,
+            ftol=FTOL,
             damping=damping,
             callback=None if callback is None else lambda n_iter, _: bool(callback(n_iter)),
         )
@@ -95,7 +93,7 @@ def robust_polish(
         scale = residual_scale(residual, quantile)
         if gain < _SETTLED * network.n_parameters or scale < enough:
             break
-    return RobustFit(network, scale, np.any(np.abs(residual) > _OUTLIER * scale, axis=1))
+    return RobustFit(network, scale, np.any(np.abs(residual) > OUTLIER * scale, axis=1))
 
 
 def residual_scale(residual, quantile=0.5):
@@ -106,4 +104,4 @@ def residual_scale(residual, quantile=0.5):
 
 def _robust_cost(residual, scale):
     """In units in which a residual of one standard deviation costs 1."""
-    return float(_CAUCHY**2 * np.sum(np.log1p((residual / (_CAUCHY * scale)) ** 2)))
+    return float(CAUCHY**2 * np.sum(np.log1p((residual / (CAUCHY * scale)) ** 2)))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget.constants import UNIFORM
 from skident.network import change_inputs
 
 __all__ = ["rounding_std"]
 
-_UNIFORM = 12.0**-0.5  # standard deviation of an error uniform over one spacing
 _EPS32 = float(np.finfo(np.float32).eps)  # spacing of single precision numbers at 1
 
 
@@ -32,7 +32,7 @@ def rounding_std(network, U, *, center=0.0, scale=1.0, eps=_EPS32):
     """
     scale = np.broadcast_to(np.asarray(scale, dtype=float), network.n_inputs)
     own = change_inputs(network, -center / scale, 1.0 / scale)
-    H, unit = center + scale * U, _UNIFORM * eps
+    H, unit = center + scale * U, UNIFORM * eps
     variance = np.zeros_like(H)
     for W, b, activation in zip(own.weights, own.biases, own.activations, strict=True):
         Z = H @ W + b

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
+from skident.budget.constants import RIDGE, TINY
 from skident.linalg import lapack
 
 from .standard_errors import parameter_jacobian
@@ -17,8 +18,6 @@ __all__ = ["Unexplained", "near_planes", "screened_planes"]
 
 _SIZES = (1.0, 0.3, 0.1, 0.03)  # relative changes of the best units by which others are drawn, in turn
 _SCREENED = 400  # random units compared with the residual for each of these (budget)
-_RIDGE = 1e-12  # of normal equations scaled to unit diagonal: scales of units are not determined
-_TINY = np.finfo(float).tiny
 
 
 class Unexplained:
@@ -26,9 +25,9 @@ class Unexplained:
 
     def __init__(self, network, rows):
         J = parameter_jacobian(network, rows.inputs) / rows.std.reshape(-1, 1)
-        self.J, self.rows = J / np.maximum(np.linalg.norm(J, axis=0), _TINY), rows
+        self.J, self.rows = J / np.maximum(np.linalg.norm(J, axis=0), TINY), rows
         A = self.J.T @ self.J
-        A.flat[:: len(A) + 1] += _RIDGE * len(A)
+        A.flat[:: len(A) + 1] += RIDGE * len(A)
         self.factor = lapack.cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
         self.residual = self._rest(((rows.outputs - network(rows.inputs)) / rows.std).reshape(-1, 1))
 
@@ -43,7 +42,7 @@ class Unexplained:
             F = np.zeros((*std.shape, len(total)))
             F[:, j] = H / std[:, j : j + 1]
             F = self._rest(F.reshape(len(self.residual), -1))
-            total += (self.residual[:, 0] @ F) ** 2 / np.maximum(np.sum(F**2, axis=0), _TINY)
+            total += (self.residual[:, 0] @ F) ** 2 / np.maximum(np.sum(F**2, axis=0), TINY)
         return total
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from skident.budget import chunk_bytes as default_chunk_bytes
+from skident.budget.constants import FINE_FTOL
 from skident.network import FeedforwardNetwork, change_outputs, output_scaling
 from skident.network.calculus import (
     flatten_parameters,
@@ -33,7 +34,6 @@ _RIDGE = 1e-7  # of output weights, for mean squares of units and outputs of 1: 
 _PATIENCE = 12  # steps
 _GAIN = 0.9  # a fit is given up if `_PATIENCE` steps leave more than this part of the residual
 _FIRST_STEPS = 25  # during which it is not
-_FTOL = 1e-4  # relative gain of a step that is the last but one: starts far from a minimum gain more
 
 
 class HiddenLayerProblem:
@@ -134,7 +134,7 @@ def fit_hidden_layers(network, U, Y, *, target=4e-4, max_iter=150, deadline=np.i
             problem.flatten(network),
             max_iter=max_iter,
             target=target**2 * total,
-            ftol=_FTOL,
+            ftol=FINE_FTOL,
             callback=stop,
         )
     fitted = problem.network(result.x)

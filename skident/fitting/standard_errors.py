@@ -6,6 +6,7 @@ import numpy as np
 import scipy.linalg
 
 from skident.budget import check_deadline
+from skident.budget.constants import TINY
 from skident.linalg import lapack
 from skident.network import FeedforwardNetwork
 from skident.network.calculus import flatten_parameters, forward_jets, output_sensitivities
@@ -17,7 +18,6 @@ from .least_squares import weighted_problem
 __all__ = ["in_powers_of_two", "jacobian_spectrum", "parameter_jacobian", "standard_errors", "whitening_basis"]
 
 _FACTOR_FLOPS = 1.0  # operations of a Cholesky factor and its inverse, in units of P^3
-_TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 
 
 def parameter_jacobian(network, U):
@@ -39,10 +39,10 @@ def jacobian_spectrum(network, U):
     because they are roots of the eigenvalues of ``J J^T`` or ``J^T J``.
     """
     J = parameter_jacobian(network, U)
-    J /= np.maximum(np.linalg.norm(J, axis=0), _TINY)
+    J /= np.maximum(np.linalg.norm(J, axis=0), TINY)
     with one_blas_thread():
         squares = lapack.eigvalsh(J @ J.T if len(J) < J.shape[1] else J.T @ J)[::-1]
-    return np.sqrt(np.maximum(squares, 0.0) / max(squares[0], _TINY))
+    return np.sqrt(np.maximum(squares, 0.0) / max(squares[0], TINY))
 
 
 def standard_errors(network, U, noise=None, *, Y=None, max_parameters=3000):
@@ -160,4 +160,4 @@ def _residual_noise(network, U, Y):
         )
     variance = np.sum((network(U) - Y) ** 2, axis=0) / freedom
     # Exact outputs leave no residual at all; they still have rounding.
-    return np.sqrt(np.maximum(variance, (np.finfo(float).eps * np.abs(Y).max(axis=0)) ** 2 + _TINY))
+    return np.sqrt(np.maximum(variance, (np.finfo(float).eps * np.abs(Y).max(axis=0)) ** 2 + TINY))

@@ -7,6 +7,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import scipy.linalg
 
+from skident.budget.constants import (
+    BLOCK_ENTRIES,
+    FINE_FTOL,
+    GROWTH_DAMPING,
+    GROWTH_STEPS,
+    LEAST_DIVISOR,
+    REMOVAL_DAMPING,
+)
 from skident.linalg import lapack
 from skident.optim import Ending, WorkBudget, batched_levenberg_marquardt
 
@@ -18,19 +26,13 @@ __all__ = ["ReplacementOptions", "replace_units"]
 _N_CANDIDATES = 200  # random units of which the best is added (budget)
 _SIZES = (1.0, 8.0)  # of candidates' weights, for inputs of unit variance: up to steep units
 _CANDIDATE_BIAS = 0.5  # standard deviation of candidates' biases, relative to the norm of their weights
-_MAX_ENTRIES = 2**22  # of the candidates' columns, 32 MB: bounds the samples on which they are compared
 _RIDGE = 0.05  # of a candidate's squared norm: against candidates that the tangent space contains already
 _MAX_WEIGHT = 2.0  # outgoing weight of a new unit, relative to the largest one of its layer
-_GROWTH_STEPS = 20  # of the fit after growth
 _FINAL_STEPS = 40  # of the fit of the children that are kept
 _REMOVAL_STEPS = 10  # of the fit after a removal
-_FTOL = 1e-4  # relative gain of a step that ends these fits
 _PARENT_RANK = 1.5  # mean rank of a parent
 _PROGRESS = 0.99  # part of the cost that counts as progress
 _RANDOM_AFTER = 2  # generations without progress, after which units are drawn
-_GROWTH_DAMPING = 1e-6  # of the Gauss-Newton matrix where the gains of candidates are predicted
-_REMOVAL_DAMPING = 1e-7  # where the losses of removals are: roots of eps keep the inverse accurate
-_TINY = 1e-300  # instead of zero, where something is divided by
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ class _Population:
     def fit(self, architecture, x, n_steps):
         """All fits and their costs after some steps."""
         options = self.options
-        ending = Ending(max_iter=n_steps, ftol=_FTOL, target=options.target, budget=options.budget)
+        ending = Ending(max_iter=n_steps, ftol=FINE_FTOL, target=options.target, budget=options.budget)
         result = batched_levenberg_marquardt(BatchedNetworkFits(architecture, self.samples), x, ending)
         return result.x, result.cost
 
@@ -112,7 +114,7 @@ class _Population:
                 child = self._grown(architecture, child, layer, others if layer == 0 else [], temperature)
                 architecture = _resized(architecture, layer, 1)
             born.append(child)
-        born, cost = self.fit(architecture, np.array(born), _GROWTH_STEPS)
+        born, cost = self.fit(architecture, np.array(born), GROWTH_STEPS)
         for layer in layers:
             smaller = _resized(architecture, layer, -1)
             born = np.array([self._pruned(architecture, one, layer, temperature) for one in born])
@@ -140,11 +142,11 @@ class _Population:
         widths, p = architecture.widths, architecture.n_outputs
         n_in, n_next = len(self._layers(architecture, x)[layer]) - 1, widths[layer + 1]
         C = self.rng.standard_normal((n_in + 1, _N_CANDIDATES))
-        C[:-1] /= np.maximum(np.linalg.norm(C[:-1], axis=0), _TINY)
+        C[:-1] /= np.maximum(np.linalg.norm(C[:-1], axis=0), LEAST_DIVISOR)
         C[-1] *= _CANDIDATE_BIAS
         C *= np.exp(self.rng.uniform(*np.log(_SIZES), _N_CANDIDATES))
         C = np.concatenate([C, *others], axis=1)
-        tangent = self._tangent(architecture, x, max(1, _MAX_ENTRIES // (C.shape[1] * n_next * p)))
+        tangent = self._tangent(architecture, x, max(1, BLOCK_ENTRIES // (C.shape[1] * n_next * p)))
         outgoing, gains = _outgoing(tangent, _outputs(architecture, tangent, layer, C), layer)
         k, A, V = self._draw(gains, temperature), tangent.layers[layer], tangent.layers[layer + 1]
         largest = _MAX_WEIGHT * np.abs(V).max()
@@ -154,7 +156,7 @@ class _Population:
 
     def _pruned(self, architecture, x, layer, temperature):
         """A unit less in a layer, the one whose loss costs least when the others follow to first order."""
-        tangent = self._tangent(architecture, x, max(1, _MAX_ENTRIES // (len(x) * architecture.n_outputs)))
+        tangent = self._tangent(architecture, x, max(1, BLOCK_ENTRIES // (len(x) * architecture.n_outputs)))
         k = self._draw(-_losses(architecture, tangent, layer, self.samples), 0.5 * temperature)
         tangent.layers[layer] = np.delete(tangent.layers[layer], k, axis=1)
         tangent.layers[layer + 1] = np.delete(tangent.layers[layer + 1], k, axis=0)
@@ -179,7 +181,7 @@ def _outgoing(tangent, outputs, layer):
     p = len(J) // n
     downstream = J[:, tangent.indices[layer + 1][-1]].reshape(p, n, 1, -1)  # by pre-activations of the next layer
     columns = (outputs[:, :, None] * downstream).reshape(n * p, -1)
-    factor = lapack.cho_factor(tangent.matrix(_GROWTH_DAMPING), lower=True, overwrite_a=True)
+    factor = lapack.cho_factor(tangent.matrix(GROWTH_DAMPING), lower=True, overwrite_a=True)
     along = J.T @ columns
     followed = scipy.linalg.cho_solve(factor, along)
     m = downstream.shape[-1]
@@ -188,7 +190,7 @@ def _outgoing(tangent, outputs, layer):
     grams = np.swapaxes(columns, 1, 2) @ columns
     ridge = _RIDGE * np.einsum("kii->ki", grams)
     grams = grams - np.swapaxes(along, 1, 2) @ followed
-    np.einsum("kii->ki", grams)[...] += ridge + max(1e-12 * ridge.max(), _TINY)
+    np.einsum("kii->ki", grams)[...] += ridge + max(1e-12 * ridge.max(), LEAST_DIVISOR)
     outgoing = -lapack.solve(grams, slopes[..., None])[..., 0]
     return outgoing, -np.sum(outgoing * slopes, axis=1)
 
@@ -203,4 +205,4 @@ def _losses(architecture, tangent, layer, samples):
         without = np.concatenate([B.ravel() for B in layers])[None]
         residuals.append(fits.residuals(without, tangent.U, Y, weight)[0])
         indices.append(np.concatenate([tangent.indices[layer][:, k], tangent.indices[layer + 1][k]]))
-    return removal_losses(tangent.J, tangent.matrix(_REMOVAL_DAMPING), residuals, indices)
+    return removal_losses(tangent.J, tangent.matrix(REMOVAL_DAMPING), residuals, indices)

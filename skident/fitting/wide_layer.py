@@ -8,6 +8,7 @@ import numpy as np
 import scipy.linalg
 
 from skident.budget import memory_allows, require_memory
+from skident.budget.constants import COARSE_FTOL
 from skident.linalg import lapack
 from skident.optim import DenseNormalEquations, levenberg_marquardt, one_blas_thread
 from skident.optim.adam import Adam, batches
@@ -34,8 +35,7 @@ _REDUCTIONS = 4  # of the layer: each shows losses more clearly than the one bef
 _CHEAP = 100.0  # times the cost, that a layer without redundant units has at most before it is fitted again
 _DOUBLE_BYTES = 3 * 8  # per entry of the matrix whose inverse gives losses
 _REDUCED_STEPS = 40  # of the fit at the final width
-_FTOL = 1e-2  # relative gain of its last steps
-_RIDGE_OF_LOSSES = 1e-10  # of that matrix, over its mean diagonal
+_RIDGE_OF_LOSSES = 1e-10  # of the matrix of losses, over its mean diagonal
 
 
 def fit_wide_layer(problem, biases, n_units, width, rng, limits):
@@ -141,7 +141,7 @@ def _fit(problem, params, n_steps, residual, limits):
         slow = len(costs) > _SLOW_STEPS and cost > (1.0 - _SLOW_GAIN) * costs[-1 - _SLOW_STEPS]
         return limits.late or (slow and cost < done)
 
-    options = {"max_iter": n_steps, "target": residual**2 * problem.total, "ftol": _FTOL**2, "callback": stop}
+    options = {"max_iter": n_steps, "target": residual**2 * problem.total, "ftol": COARSE_FTOL**2, "callback": stop}
 
     def linearize(x):
         return DenseNormalEquations(*problem.normal_equations(x, single=True), uniform=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from skident.budget.constants import OUTPUTS_PER_PARAMETER
 from skident.optim import WorkBudget
 
 from .batched_fits import BatchedNetworkFits, Halving, network_of, parameters_of, random_parameters, successive_halving
@@ -33,7 +34,6 @@ _STEEP_STARTS = 3  # factor of the starts of these
 _STEEP_ROUNDS = ((30, 16), (30, 8))  # of successive halving, before units are replaced
 _SMALL_WIDTH = 16  # hidden units of networks that are tried before those of steep units
 _STEEP_RESIDUAL = 0.3  # residual of the best of them above which the network may have steep units
-_OUTPUTS_PER_PARAMETER = 2.0  # of the widest networks tried
 _MAX_WASTED = {
     2: 1,
     3: 2,
@@ -223,7 +223,7 @@ def _ladder(samples, architecture, limits):
     widths = [(m, p) for m in (1, 2, *_ONE_LAYER)] + [(*pair, p) for pair in _TWO_LAYERS]
     widths = [(*hidden, p) for hidden in limits.sizes] or widths
     candidates = [architecture.with_widths(w) for w in widths]
-    most = samples.n_values / _OUTPUTS_PER_PARAMETER
+    most = samples.n_values / OUTPUTS_PER_PARAMETER
     able = [a for a in candidates if a.n_parameters(D) <= most and a.n_hidden <= 3 * limits.max_neurons]
     ordered = sorted(able, key=lambda a: a.n_parameters(D))
     # One or two units only if there are too few samples for more.
@@ -246,7 +246,7 @@ def _steep_widths(fits, best, turn):
     else:
         return None
     wide = fits.base.with_widths((*pair, best.widths[-1]))
-    able = _OUTPUTS_PER_PARAMETER * wide.n_parameters(fits.samples.n_inputs) <= fits.samples.n_values
+    able = OUTPUTS_PER_PARAMETER * wide.n_parameters(fits.samples.n_inputs) <= fits.samples.n_values
     return wide.widths if able and wide.n_hidden <= 3 * fits.limits.max_neurons else None
 
 
@@ -338,7 +338,7 @@ def _of_given_widths(fits, widths, attempt):
 def _pruned_to(fits, widths, wider):
     """The best ends of wider layers pruned to given widths; none if there are too few samples for these."""
     wide = fits.base.with_widths(wider)
-    if _OUTPUTS_PER_PARAMETER * wide.n_parameters(fits.samples.n_inputs) > fits.samples.n_values:
+    if OUTPUTS_PER_PARAMETER * wide.n_parameters(fits.samples.n_inputs) > fits.samples.n_values:
         return
     some, scoring = fits.starts(wide.widths, fits.limits.n_starts, WIDE_ROUNDS, WIDE_FTOL)
     for k, fit in enumerate(some):

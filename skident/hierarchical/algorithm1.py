@@ -7,6 +7,7 @@ import math
 
 import torch
 
+from skident.budget.constants import GRADIENT_CLIP
 from skident.training.net import fit_module
 
 from .distillation import initial_distill, layer_rules
@@ -22,7 +23,6 @@ _STAGE_RATE = 0.3  # learning rate, relative to the first, below which a stall e
 _LAST_RATE = 1e-3  # learning rate, relative to the first, at which training ends
 _MAX_SHARPNESS = 16.0  # v of Theorem 4, from 1 by factors of 4; as for L-BFGS
 _SHARPER = 4.0  # factor of v
-_GRADIENT_CLIP = 5.0  # norm; gradients of degree 2^L overflow on outliers
 _INITIAL_SIZE = 0.1  # of W_l, times 1 / sqrt(inputs): small, so that a new layer hardly changes the outputs
 _ZERO_ERROR = 1e-12  # target error at which halving ends
 
@@ -94,7 +94,7 @@ class _Run:
         if self.polishing:
             epochs = min(self.options.polish, self.epochs_left)
             return {"optimizer": "lbfgs", "lr": 1.0, "batch_size": -1, "max_epochs": epochs}
-        noise = {"noise": self.options.noise * self.rate, "noisy": _wide_weights, "clip": _GRADIENT_CLIP}
+        noise = {"noise": self.options.noise * self.rate, "noisy": _wide_weights, "clip": GRADIENT_CLIP}
         return {"optimizer": self.options.optimizer, "lr": self.rate, "max_epochs": self.epochs_left, **noise}
 
     def note(self, event, **more):

@@ -6,9 +6,10 @@ import numpy as np
 import torch
 from scipy.linalg.blas import dsyrk
 
+from skident.budget.constants import CHUNK_ENTRIES
+
 __all__ = ["ArrayNetworks", "is_plain"]
 
-_CHUNK_ENTRIES = 4_000_000  # entries of a Jacobian in memory at once: 32 MB
 _NETWORKS_AT_ONCE = 20  # 1,000 samples of their features fit into the cache
 
 
@@ -164,7 +165,7 @@ class ArrayNetworks:
         """
         size = sum(self.places[name].stop - self.places[name].start for name in trained)
         matrix, gradient = np.zeros((size, size), order="F"), np.zeros(size)
-        chunk = max(1, _CHUNK_ENTRIES // max(1, size * self.n_outputs))
+        chunk = max(1, CHUNK_ENTRIES // max(1, size * self.n_outputs))
         for start in range(0, len(y), chunk):
             part = slice(start, start + chunk)
             F, J = self.jacobian(params, part, trained)

@@ -7,6 +7,7 @@ from operator import attrgetter
 
 import torch
 
+from skident.budget.constants import MAX_STARTS
 from skident.optim import best_of
 
 from .modules import ScaledLogits
@@ -23,14 +24,13 @@ _STEPS = 300  # of L-BFGS (budget)
 _STEPS_OF_THEOREM4 = 400  # of L-BFGS per value of v (budget)
 _GRADIENT_TOL = 1e-6  # largest entry of the gradient at convergence, of cross-entropy per sample
 _GRADIENT_TOL_OF_THEOREM4 = 1e-7  # smaller, since accurate logits are the solution here
-_MAX_STARTS = 2  # (budget); starts are alike, since most is explained by the direct part
 _MAX_STARTS_OF_THEOREM4 = 3  # (budget)
 
 
 def fit_cross_entropy(problem, options, l2="auto"):
     """Linear readouts by L-BFGS on the multinomial cross-entropy, best of at most two starts; l2="auto" is 1e-3."""
     l2 = _L2 if l2 == "auto" else float(l2)
-    attempts = (_cross_entropy_attempt(problem, options, l2) for _ in range(min(_MAX_STARTS, options.n_starts)))
+    attempts = (_cross_entropy_attempt(problem, options, l2) for _ in range(min(MAX_STARTS, options.n_starts)))
     best, losses = best_of(attempts, attrgetter("loss"))
     return Fit(best.module, best.initial, losses, best.history, best.converged, l2=l2)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from skident.budget.constants import MIN_GAP
+
 __all__ = ["LEAST_EIGENVALUE", "degree_two_r2", "start_from_degree_two"]
 
 _MAX_SAMPLES = 1000  # an eigendecomposition of this order takes a second (budget)
 _RIDGES = np.logspace(-10, 2, 25)  # relative to the largest eigenvalue of the kernel, half decades from rounding on
-_MIN_GAP = 1e-12  # of 1 - leverage: a sample that the fit interpolates has no leave-one-out error
 LEAST_EIGENVALUE = 1e-3  # relative to the largest: units with zero weights would have zero gradient and stay there
 
 
@@ -26,7 +27,7 @@ def _ridge(x, y, w):
     best, coefs = None, None
     for ridge in _RIDGES * values[-1]:
         shrunk = values / (values + ridge)
-        residual = (y - U @ (shrunk * left)) / np.maximum(1.0 - (U * U) @ shrunk, _MIN_GAP)
+        residual = (y - U @ (shrunk * left)) / np.maximum(1.0 - (U * U) @ shrunk, MIN_GAP)
         if best is None or residual @ residual < best @ best:
             best, coefs = residual, w * (U @ (left / (values + ridge)))
     return coefs, best

@@ -21,6 +21,7 @@ from skident.base.estimator import Estimator
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
 from skident.base.progress import StageLog
 from skident.base.undetected import undetected_share
+from skident.budget.constants import GRADIENT_CLIP
 from skident.optim import gram_work, one_thread
 from skident.training.net import Training, resolve_device
 
@@ -40,7 +41,6 @@ _CHUNK = 20_000  # samples per forward pass (memory)
 _RATES = {"sgd": 0.05, "adam": 0.01, "algorithm1": 0.01}  # largest learning rates
 _EPOCHS_OF_ALGORITHM1 = 1500  # in all stages (budget)
 _BATCH_SIZE = 64  # samples; usual, not tuned
-_GRADIENT_CLIP = 5.0  # norm; gradients of degree 2^L overflow on outliers
 _WEIGHT_DECAY = 5e-3  # not tuned; of the order that is usual for SGD on some hundred samples
 _WEIGHT_DECAY_WITH_NOISE = 2e-3  # less, since noise on the inputs is itself a penalty
 
@@ -312,7 +312,7 @@ class QuadraticDenseNetBase(TransformerMixin, Estimator):
             max_epochs=self.max_epochs or max_epochs,
             batch_size=-1 if self.batch_size == "all" else self.batch_size or _BATCH_SIZE,
             weight_decay=_WEIGHT_DECAY if self.l2 == "auto" else float(self.l2),
-            clip=_GRADIENT_CLIP,
+            clip=GRADIENT_CLIP,
             one_cycle=True,
             device=self.device,
             verbose=self.verbose,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from skident.budget.constants import CHUNK_ENTRIES
+
 from .solvers import jacobian
 
 __all__ = ["is_exact", "leverages"]
@@ -13,8 +15,7 @@ _RESIDUAL_TOL = 1e-7  # largest residual relative to the robust scale: a tenth o
 _MAX_LEVERAGE = 0.999  # above, a sample is fitted by parameters that no other sample determines
 _SAME_SAMPLE = 1e-3  # standard deviations of the inputs within which samples count as repeated
 _NULL_EIGENVALUE = 1e-12  # of the Gram matrix, relative to the largest: rounding of P = 3000 products, about 4000 eps
-_MAX_PARAMETERS = 3000  # the eigenvalues of more take longer than the fit (budget)
-_CHUNK_ENTRIES = 4_000_000  # entries of the Jacobian in memory at once: 32 MB in float64
+_MOST_EIGENVALUES = 3000  # the eigenvalues of more take longer than the fit (budget)
 
 
 @torch.no_grad()
@@ -28,7 +29,7 @@ def is_exact(module, samples):
     """
     size = 1.0 + samples.y.abs()[:, 0]
     residuals = (module(samples.x) - samples.y).abs()[:, 0] / size
-    if not float(residuals.max()) <= _RESIDUAL_TOL or sum(p.numel() for _, p in module.blocks()) > _MAX_PARAMETERS:
+    if not float(residuals.max()) <= _RESIDUAL_TOL or sum(p.numel() for _, p in module.blocks()) > _MOST_EIGENVALUES:
         return False
     groups = np.unique(np.round(samples.x.cpu().numpy() / _SAME_SAMPLE), axis=0, return_inverse=True)[1].reshape(-1)
     leverage = np.bincount(groups, leverages(module, samples.x).cpu().numpy())[groups]
@@ -43,7 +44,7 @@ def leverages(module, x):
     Directions in which the outputs are constant, such as rotations of the last layer, do not contribute.
     """
     blocks = module.blocks()
-    chunk = max(1, _CHUNK_ENTRIES // sum(p.numel() for _, p in blocks))
+    chunk = max(1, CHUNK_ENTRIES // sum(p.numel() for _, p in blocks))
 
     def gradients():
         for part in x.split(chunk):

@@ -8,6 +8,7 @@ import itertools
 import numpy as np
 import torch
 
+from skident.budget.constants import STEPS
 from skident.linalg import svd
 from skident.linalg.joint_diagonal import joint_diagonalizer
 
@@ -23,8 +24,7 @@ _MAX_COLUMNS = 1500  # more take longer than random starts (budget)
 _SMALL_EIGENVALUE = 1e-2  # relative to the largest: a negative one below it is the regression's error
 _NULL_NORM = 1e-8  # of s-norms of unit eigenvectors: nearly null vectors do not belong to a unit
 # Fits of the lower layers, before a layer above is added.
-_STEPS = 30  # of Levenberg-Marquardt (budget)
-_PATIENCE = 8  # steps in which the loss must halve (budget)
+_HALVING_STEPS = 8  # steps in which the loss must halve (budget)
 # Samples per unknown, so that the equations determine it well.
 _SAMPLES_PER_WEIGHT = 8  # of the fit
 _SAMPLES_PER_COLUMN = 4  # of the regression
@@ -177,14 +177,14 @@ def regress_layers(problem, options, module, samples, ridge, signed=True):
     kind, layers, lower = problem.architecture, regressable_layers(problem, options), None
     if layers[0] > 2:  # fitted with other weights of the samples
         lower = _lower_layers(problem, module, layers[0] - 1)
-        options.minimize(lower, samples, max_iter=options.n_steps(_STEPS), patience=_PATIENCE)
+        options.minimize(lower, samples, max_iter=options.n_steps(STEPS), patience=_HALVING_STEPS)
         copy_layers(lower, module)
     for layer in layers:
         subset = samples.first(max(_SAMPLES_PER_WEIGHT * kind.n_weights, _SAMPLES_PER_COLUMN * n_columns(kind, layer)))
         net = _lower_layers(problem, module, layer)
         regress_top_layer(net, lower, subset, problem.fixed, ridge, signed)
         if layer < layers[-1]:
-            options.minimize(net, subset, max_iter=options.n_steps(_STEPS), patience=_PATIENCE)
+            options.minimize(net, subset, max_iter=options.n_steps(STEPS), patience=_HALVING_STEPS)
         copy_layers(net, module)
         lower = net
     return module

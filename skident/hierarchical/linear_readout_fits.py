@@ -8,24 +8,23 @@ from operator import attrgetter
 import numpy as np
 import torch
 
+from skident.budget.constants import FEWEST_FOLDED, MAX_STARTS, RANGE_MARGIN
 from skident.optim import best_of
 
 from .problem import Attempt, Fit
 from .ridge_fallback import fit_ridge_only, has_few_samples, prefers_ridge, ridge_error
-from .scaling import MARGIN, clipped_inputs
+from .scaling import clipped_inputs
 from .solvers import WeightedSamples, set_trainable, warm_start_readout
 
 __all__ = ["fit_linear"]
 
 _L2_GRID = (1.0, 1e-1, 1e-2, 1e-3, 1e-4)  # relative to targets of variance one; decades, from the safest down
 _L2_OF_FEW_SAMPLES = 1e-2  # the middle of the grid, without cross-validation
-_FEWEST_SAMPLES = 9  # for 3-fold cross-validation: three per fold
 _INITIAL_SIZE = 0.5  # factor of N(0, 1 / fan in): squares of squares of larger weights overflow on outliers
 _INITIAL_RIDGE = 1e-2  # per sample, of the readouts at the start
 _STEPS = 100  # of Levenberg-Marquardt per start (budget)
 _VALIDATION_STEPS = 40  # per fold and l2 (budget)
 _PATIENCE = 10  # steps in which the loss must halve (budget)
-_MAX_STARTS = 2  # (budget); starts are alike, since most is explained by the direct part
 
 
 def fit_linear(problem, options, l2="auto", cross_validate=False):
@@ -36,7 +35,7 @@ def fit_linear(problem, options, l2="auto", cross_validate=False):
     """
     automatic = l2 == "auto"
     grid = _L2_GRID if automatic else (float(l2),)
-    validated = (automatic or cross_validate) and len(problem.x) >= _FEWEST_SAMPLES
+    validated = (automatic or cross_validate) and len(problem.x) >= FEWEST_FOLDED
     folds = np.array_split(np.arange(len(problem.x)), 3)  # samples come in random order
     errors = _cross_validated(problem, options, grid, folds) if validated else []
     if automatic and problem.start is None:
@@ -44,10 +43,10 @@ def fit_linear(problem, options, l2="auto", cross_validate=False):
         if prefers_ridge(ridge, min(errors, default=np.inf), problem):
             return fit_ridge_only(problem, ridge)
     l2 = grid[int(np.argmin(errors))] if errors else _L2_OF_FEW_SAMPLES if automatic else grid[0]
-    attempts = (_attempt(problem, options, l2) for _ in range(min(_MAX_STARTS, options.n_starts)))
+    attempts = (_attempt(problem, options, l2) for _ in range(min(MAX_STARTS, options.n_starts)))
     best, losses = best_of(attempts, attrgetter("loss"))
     error = min(errors) if errors else float("inf")
-    margin = 0.0 if validated and has_few_samples(problem) else MARGIN
+    margin = 0.0 if validated and has_few_samples(problem) else RANGE_MARGIN
     return Fit(best.module, best.initial, losses, best.history, best.converged, error=error, l2=l2, margin=margin)
 
 
@@ -86,7 +85,7 @@ def _cross_validated(problem, options, grid, folds):
             module = _start(part)
             samples = WeightedSamples(part.x, part.y)
             options.minimize(module, samples, l2=l2, max_iter=options.n_steps(_VALIDATION_STEPS), patience=_PATIENCE)
-            x = clipped_inputs(problem.x[fold], part.x, 0.0 if has_few_samples(problem) else MARGIN)
+            x = clipped_inputs(problem.x[fold], part.x, 0.0 if has_few_samples(problem) else RANGE_MARGIN)
             with torch.no_grad():
                 error = float(((module(x) - problem.y[fold]) ** 2).sum())
             total += error if np.isfinite(error) else float("inf")

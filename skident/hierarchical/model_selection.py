@@ -9,10 +9,11 @@ import numpy as np
 import torch
 
 from skident.base.progress import StageLog
+from skident.budget.constants import FEWEST_FOLDED, PENALTY_STEPS, RANGE_MARGIN
 
 from .linear_readout_fits import fit_linear
 from .ridge_fallback import has_few_samples
-from .scaling import MARGIN, clipped_inputs, robust_scaling
+from .scaling import clipped_inputs, robust_scaling
 from .solvers import WeightedSamples, set_trainable
 from .sum_fits import EXPLAINED, fit_sum
 
@@ -21,8 +22,6 @@ __all__ = ["fit_auto", "fit_penalized_sum", "with_selected_penalty"]
 # Penalties relative to robustly scaled targets. Half decades in the range that helps targets with noise of 0.3 standard
 # deviations; tuned on seeds 0 to 9 of make_hierarchical_target(10, (3, 2)), 600 samples.
 _L2_GRID = (0.0, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
-_FEWEST_SAMPLES = 9  # for 3-fold cross-validation: three per fold
-_STEPS = 40  # per penalty (budget)
 _PATIENCE = 6  # steps per penalty in which the objective must halve (budget)
 _PATIENCE_OF_FOLDS = 10  # `_PATIENCE` for the starts of each fold (budget)
 _HOPELESS = 0.02  # relative loss above which three starts of the sum suffice (budget)
@@ -33,7 +32,7 @@ _COMPARABLE = 2.0  # ratio of the unpenalized sum's error to that of linear read
 def fit_penalized_sum(problem, options, l2="auto"):
     """`fit_sum`, with a cross-validated penalty if the sum does not explain the data."""
     fit = fit_sum(problem, options, l2)
-    tunable = l2 == "auto" and problem.whole and len(problem.x) >= _FEWEST_SAMPLES
+    tunable = l2 == "auto" and problem.whole and len(problem.x) >= FEWEST_FOLDED
     if not tunable or not fit.finite or fit.loss < EXPLAINED:
         return fit
     return with_selected_penalty(problem, options, fit, l2)
@@ -72,7 +71,7 @@ def _penalty_path(problem, options, module, grid):
     module = scaling.to_standardized_(copy.deepcopy(module))
     set_trainable(module, fixed=problem.fixed)
     for l2 in grid[1:]:
-        result = options.minimize(module, samples, l2=l2, max_iter=options.n_steps(_STEPS), patience=_PATIENCE)
+        result = options.minimize(module, samples, l2=l2, max_iter=options.n_steps(PENALTY_STEPS), patience=_PATIENCE)
         history = [cost / scale for cost in result.history]
         yield scaling.to_original_(copy.deepcopy(module)), history, result.status != "max_iter"
 
@@ -88,7 +87,7 @@ def _cross_validated(problem, options, grid, rival):
         fit = fit_sum(part, options, grid[0])
         if not fit.finite:
             return np.full(len(grid), np.inf)
-        x, y = clipped_inputs(problem.x[fold], part.x, MARGIN), problem.y[fold]
+        x, y = clipped_inputs(problem.x[fold], part.x, RANGE_MARGIN), problem.y[fold]
         modules = [fit.module, *[module for module, *_ in _penalty_path(part, options, fit.module, grid)]]
         with torch.no_grad():
             totals += [float(((module(x) - y) ** 2).sum()) for module in modules]

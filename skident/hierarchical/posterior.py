@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
+from skident.budget.constants import RIDGE_OF_PRODUCTS
+
 __all__ = ["PosteriorChains"]
 
 _LEAPFROG_STEPS = 8  # per iteration (budget)
@@ -23,7 +25,6 @@ _ANNEALED = 0.75  # fraction of the warm-up; the chain then has the rest to sett
 _SHAPE = 0.5  # of one pseudo-weight
 _RATE = 3e-3  # with 1e-4, the last layer is set to zero in some chains
 _LEAST_NOISE = 1e-14  # of the noise variance, relative to that of the targets: rounding of degree 2^L
-_RIDGE = 1e-10  # of the Gauss-Newton matrix relative to its diagonal: rounding
 
 
 class PosteriorChains:
@@ -76,7 +77,7 @@ class PosteriorChains:
         for params, used, noise, precision in zip(self.params, self.used, self.noise, self.precision):
             matrix = self.net.normal_equations(params, np.zeros((used.size, 1)), used, names)[0] / noise
             diagonal = matrix.diagonal() + precision
-            np.fill_diagonal(matrix, (1.0 + _RIDGE) * diagonal)
+            np.fill_diagonal(matrix, (1.0 + RIDGE_OF_PRODUCTS) * diagonal)
             root = scipy.linalg.cholesky(matrix, lower=True, check_finite=False)
             roots.append(root)
             inverses.append(scipy.linalg.cho_solve((root, True), np.eye(len(root)), check_finite=False))

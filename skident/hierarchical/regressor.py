@@ -15,6 +15,7 @@ from skident.base.checked_data import checked_data
 from skident.base.linear_reference import linear_r2
 from skident.base.parameters import AT_LEAST_ONE, StrOptions
 from skident.base.predictions import in_shape_of_targets
+from skident.budget.constants import FEWEST_COMPARED, WORSE_THAN_LINEAR
 
 from .architecture import warn_if_too_few
 from .automatic_widths import WIDTHS, fit_automatic_widths
@@ -28,9 +29,7 @@ from .scaling import target_scaling
 __all__ = ["HierarchicalQuadraticNet"]
 
 _MAX_WEIGHTS_OF_LM = 1500  # above, L-BFGS: a step of Levenberg-Marquardt costs O(n P^2 + P^3)
-_FEWEST_SAMPLES = 10  # below, no comparison with a linear model
 _FEWEST_OF_SELECTION = 9  # samples for widths="auto": three per fold
-_WORSE_THAN_LINEAR = 0.03  # R^2 below that of a linear model from which a warning is due
 _FITS = {"auto": fit_auto, "sum": fit_penalized_sum, "linear": fit_linear}  # by readout
 
 
@@ -354,7 +353,7 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
                 stacklevel=4,
             )
             return
-        if fit.exact or not np.isfinite(fit.error) or len(x) < _FEWEST_SAMPLES:
+        if fit.exact or not np.isfinite(fit.error) or len(x) < FEWEST_COMPARED:
             return
         folds = np.array_split(np.arange(len(x)), 3)  # samples come in random order
         self._warn_of_references(x, y, folds, 1.0 - fit.error)
@@ -364,7 +363,7 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         name, linear = type(self).__name__, linear_r2(x, y, folds)
         boosting = clearly_better_boosting_r2(x, y[:, 0], folds, score) if y.shape[1] == 1 else np.nan
         quadratic = degree_two_r2(x, y[:, 0], folds) if y.shape[1] == 1 else -np.inf
-        if score < max(linear, quadratic) - _WORSE_THAN_LINEAR:
+        if score < max(linear, quadratic) - WORSE_THAN_LINEAR:
             said = "a linear model" if linear >= quadratic else "ridge regression on terms of degree two"
             reference, advice = max(linear, quadratic), "Take fewer or narrower layers, or a larger l2."
             if quadratic > linear:

@@ -11,7 +11,6 @@ from skident.linalg import column_units
 
 __all__ = [
     "InputScaling",
-    "MARGIN",
     "TargetScaling",
     "clipped_inputs",
     "input_range",
@@ -25,10 +24,6 @@ _INPUT_BOUND = 3.0
 _SIGNIFICANT_MEAN = 5.0  # standard errors up to which a mean counts as zero: false alarms below 1e-6 per input
 _CONSTANT_TARGET = 1e-14  # relative range up to which a target is constant: about 50 eps
 _NO_SPREAD = 1e-9  # median deviation relative to the standard deviation, below which most targets are equal
-# Fraction of an input's range, added at either end. New samples of a Gaussian stay inside: of 600 training samples the
-# range is about 6.4 standard deviations, and 20,000 new ones exceed it by less than 1. Clipping at the range itself
-# lowers R^2 of sums of squares by 0.1, since samples at the edge carry most of the variance.
-MARGIN = 0.25
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.optimize
 import torch
 
+from skident.budget.constants import CHUNK_ENTRIES
 from skident.optim import DenseNormalEquations, LeastSquaresResult, give_up_when_slow, levenberg_marquardt
 
 from .array_networks import ArrayNetworks, is_plain
@@ -24,7 +25,6 @@ __all__ = [
     "warm_start_readout",
 ]
 
-_CHUNK_ENTRIES = 4_000_000  # entries of the Jacobian in memory at once: 32 MB in float64
 # Factors of l2 per kind of block. Almost none for the direct part: it is the linear model, and should not shrink.
 _PENALTY_FACTORS = {"weights": 1.0, "readouts": 1.0, "direct": 0.01}
 _LBFGS_STEPS = 8  # steps of L-BFGS per step of Levenberg-Marquardt (budget)
@@ -184,7 +184,7 @@ class _NormalEquations:
         self.penalties = _each_penalty(self.blocks, l2, samples, self.start)
         self.start = self.native(self.start)
         self.w = samples.factors
-        self.chunk = max(1, _CHUNK_ENTRIES // max(1, len(self.start) * samples.y.shape[1]))
+        self.chunk = max(1, CHUNK_ENTRIES // max(1, len(self.start) * samples.y.shape[1]))
 
     def native(self, values):
         """A tensor in the solver's array type."""

@@ -15,7 +15,7 @@ _MAX_SAMPLES = 3000  # of kernel ridge regression: O(n^3) (budget)
 _MAX_TUNING_SAMPLES = 600  # for width and ridge: eigenvalues take ten times as long (budget)
 _CHUNK = 1000  # samples per kernel matrix, and per features of all networks (memory)
 _STANDARD_ERRORS = 2.0  # by which a weighted sum must be better than its first part: 2 % false alarms
-_LEAST_WEIGHT = 0.02  # of a part of the sum, below which it is left out: within the error of stacking
+_LEAST_PART = 0.02  # of a part of the sum, below which it is left out: within the error of stacking
 
 
 class KernelRidgePart(nn.Module):
@@ -81,7 +81,7 @@ class StackedPrediction(nn.Module):
 
     def __init__(self, parts, weights):
         super().__init__()
-        kept = [i for i, weight in enumerate(weights) if weight > _LEAST_WEIGHT]
+        kept = [i for i, weight in enumerate(weights) if weight > _LEAST_PART]
         self.parts, self.weights = nn.ModuleList(parts[i] for i in kept), [float(weights[i]) for i in kept]
 
     def forward(self, x):

@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch.nn import functional
 
 from skident.base.linear_reference import linear_accuracy
+from skident.budget.constants import FEWEST_COMPARED, INPUT_NOISE, N_FOLDS, WORSE_THAN_LINEAR
 from skident.training.net import fit_module, skorch_net_of
 
 from .batched_training import MeanOfLogits, Trial, train_in_parallel, trial_logits
@@ -22,11 +23,7 @@ from .solvers import set_trainable
 
 __all__ = ["InputNoise", "NoiseSelection", "fit_stochastic", "select_noise", "warn_of_linear"]
 
-_NOISE = 0.5  # level tried, in standard deviations of the inputs
-_N_FOLDS = 3  # each trained without one third of the samples
 _ENOUGH_SAMPLES = 300  # from here on a single third is held out (budget): the error of an accuracy is below .05
-_FEWEST_SAMPLES = 10  # below, no samples are held out and there is no noise
-_WORSE_THAN_LINEAR = 0.03  # accuracy below that of logistic regression from which a warning is due
 _N_AVERAGED = 3  # networks with averaged logits: accuracy on digits of other writers is 0.005 higher than that of one
 _SHORTER = 0.75  # fraction of the epochs for the trainings that select the noise (budget)
 
@@ -58,15 +55,15 @@ def select_noise(problem, held_out_logits):
     out, noise level) holds out; `problem` has labels and samples in random order.
     """
     n = len(problem.x)
-    if n < _FEWEST_SAMPLES:
+    if n < FEWEST_COMPARED:
         return NoiseSelection()
-    folds = np.array_split(np.arange(n), _N_FOLDS)[: 1 if n >= _ENOUGH_SAMPLES else None]
-    n_held, losses = sum(map(len, folds)), {0.0: np.zeros(2), _NOISE: np.zeros(2)}
+    folds = np.array_split(np.arange(n), N_FOLDS)[: 1 if n >= _ENOUGH_SAMPLES else None]
+    n_held, losses = sum(map(len, folds)), {0.0: np.zeros(2), INPUT_NOISE: np.zeros(2)}
     trials = [(torch.as_tensor(fold, device=problem.x.device), noise) for noise in losses for fold in folds]
     for (fold, noise), logits in zip(trials, held_out_logits(trials)):
         losses[noise] += _log_loss_and_correct(logits, problem.y[fold]) / n_held
     # False for NaN, the loss if training with noise diverged.
-    noise = _NOISE if losses[_NOISE][0] < losses[0.0][0] else 0.0
+    noise = INPUT_NOISE if losses[INPUT_NOISE][0] < losses[0.0][0] else 0.0
     linear = linear_accuracy(problem.x.cpu().numpy(), problem.y.cpu().numpy(), folds)
     return NoiseSelection(noise, float(losses[noise][1]), linear, n_held)
 
@@ -85,7 +82,7 @@ def warn_of_linear(noise_selection, name):
         return
     mean = (score + linear) / 2
     two_standard_errors = 2.0 * np.sqrt(2.0 * mean * (1.0 - mean) / n_held)
-    if score < linear - max(_WORSE_THAN_LINEAR, two_standard_errors):
+    if score < linear - max(WORSE_THAN_LINEAR, two_standard_errors):
         warnings.warn(
             f"{name}: a linear model is better for these data: it scores {linear:.3f} on held-out samples, the network "
             f"{score:.3f}. There may be too few samples for a network, or max_epochs too few epochs.",

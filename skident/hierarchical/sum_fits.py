@@ -9,6 +9,7 @@ from operator import attrgetter
 import numpy as np
 import torch
 
+from skident.budget.constants import RANGE_MARGIN
 from skident.optim import best_of
 
 from .degree_two import start_from_degree_two
@@ -16,7 +17,7 @@ from .exactness import is_exact
 from .layer_regression import RIDGES, regress_layers, regressable_layers
 from .modules import QuadraticDenseNet
 from .problem import Attempt, Fit
-from .scaling import MARGIN, robust_scaling
+from .scaling import robust_scaling
 from .solvers import WeightedSamples, set_trainable
 
 __all__ = ["EXPLAINED", "fit_sum", "repeated_minimum"]
@@ -158,7 +159,7 @@ def _refit(problem, options, best, losses, samples, scaling, l2):
         result.status != "max_iter",
         loss=relative,
         exact=exact,
-        margin=None if exact else MARGIN,
+        margin=None if exact else RANGE_MARGIN,
         error=relative / (1.0 - P / n) ** 2 if n > P else float("inf"),
         l2=l2,
     )

@@ -7,6 +7,8 @@ import dataclasses
 
 import torch
 
+from skident.budget.constants import MANY_ROUNDS, PENALTY_STEPS
+
 from .degree_two import start_from_degree_two
 from .problem import copy_layers
 from .solvers import set_trainable
@@ -15,9 +17,7 @@ __all__ = ["NOISE_OF_NEXT", "grown_layers", "pruned_fit", "unit_penalties", "wit
 
 _FIRST_L2 = (0.1,)  # of layer 2, whose residual is all that the layers above contribute
 _NEXT_L2 = (1e-3, 1e-4)  # of a new layer: larger penalties set it to zero
-_STEPS = 40  # of Levenberg-Marquardt per penalty (budget)
 _STARTS = 2  # of each layer after the first (budget)
-_ROUNDS = 8  # of updates of the penalties (budget)
 _STEPS_PER_ROUND = 6  # of Levenberg-Marquardt (budget)
 _FIRST_PRUNING = 3  # rounds after which units are removed
 _DECAY = 0.7  # of the assumed noise per round: it starts as below and falls to the mean squared residual
@@ -27,7 +27,7 @@ _LEAST_NOISE = 1e-7  # relative to the variance: below, the penalties do not cha
 _COMPLETE = 1e-10  # relative loss of weighted samples, below which no layer is missing: noise and layers leave more
 _STEPS_OF_TEST = 15  # of Levenberg-Marquardt without penalty, for that loss (budget)
 _LEAST_NORM = 0.05  # weight norm relative to the largest in the layer, below which a unit is removed
-_TINY = 1e-12  # squared norm that is added, in robust units: a removed unit's penalty is finite
+_REMOVED_NORM = 1e-12  # squared norm that is added, in robust units: a removed unit's penalty is finite
 
 
 def grown_layers(problem, options, samples):
@@ -74,7 +74,7 @@ def _start(problem, options, lower, samples):
             start_from_degree_two(module, samples)
         set_trainable(module, kinds={"weights", "offset"})
         for l2 in _FIRST_L2 if lower is None else _NEXT_L2:
-            result = options.minimize(module, samples, l2=l2, max_iter=_STEPS, patience=_STEPS // 4)
+            result = options.minimize(module, samples, l2=l2, max_iter=PENALTY_STEPS, patience=PENALTY_STEPS // 4)
         if result.cost < least or best is None:
             best, least = module, result.cost
     return best
@@ -84,7 +84,7 @@ def pruned_fit(problem, options, module, samples, total):
     """Rounds of fits with one penalty per unit; `total` is the assumed sum of squared noise at the start."""
     n, floor = len(samples.x), _LEAST_NOISE * total
     noise = total / n
-    for k in range(_ROUNDS):
+    for k in range(MANY_ROUNDS):
         if k >= _FIRST_PRUNING:
             problem, module = without_small_units(problem, module)
         set_trainable(module, kinds={"weights", "offset"})
@@ -101,7 +101,7 @@ def unit_penalties(module, noise):
     parts = []
     for (kind, _), p in module.blocks():
         if p.requires_grad:
-            norms = (p**2).sum(dim=1, keepdim=True) + _TINY if kind == "weights" else None
+            norms = (p**2).sum(dim=1, keepdim=True) + _REMOVED_NORM if kind == "weights" else None
             parts.append(torch.zeros(p.numel(), dtype=p.dtype) if norms is None else _per_weight(p, noise / norms))
     return torch.cat(parts)
 

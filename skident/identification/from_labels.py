@@ -11,6 +11,7 @@ from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 from skident.network import FeedforwardNetwork, leaky_relu
 from skident.oracle import NotIdentified, OutOfBudgetError, probabilities_from_logits
 
+from .constants import NORMAL_RANK_TOL
 from .piecewise.boundary.checks import contradicting_labels
 from .piecewise.boundary.deep_logits import DeepLogits
 from .piecewise.boundary.identify import identify_logits
@@ -21,7 +22,6 @@ __all__ = ["network_from_labels"]
 
 _SIGN_TOL = 1e-7  # of the linear parts of logits, over their size, that signs of units must explain
 _SLOPE_TOL = 1e-8  # of the linear parts over those of ReLU, beyond which units are leaky (rounding)
-_RANK_TOL = 1e-7  # relative, of the linear system of the signs
 _MIN_CHECKED = 100  # boundary points at which labels must agree before the network is exact
 _N_COMPARED = 1000  # inputs at which the network gives the labels of the logits: a check of the conversion
 _STAGE = "decision boundary"
@@ -72,7 +72,7 @@ def _signs(A, T, H):
     M = (A[:, None, :] * H.T[None]).reshape(-1, A.shape[1])
     size = max(np.abs(M).max(initial=0.0), np.abs(T).max(initial=0.0), 1e-300)
     M, r = M / size, T.ravel() / size
-    if lapack.matrix_rank(M, tol=_RANK_TOL) == A.shape[1]:
+    if lapack.matrix_rank(M, tol=NORMAL_RANK_TOL) == A.shape[1]:
         signs = np.sign(lapack.lstsq(M, r, rcond=None)[0])
         v = M @ signs
         factor = max((v @ r) / (v @ v), 1.0)

@@ -20,9 +20,11 @@ PROBABILITY_TOL = 100.0  # error of a probability, in units of `tol`, below whic
 _PER_QUERY = 0.1  # samples per query spent before (budget)
 _NEAR_SHARE = 0.25  # of the samples lie near activation boundaries, and as many at most are rows of X (budget)
 _BLOCK = 4096  # samples per comparison, for memory: 26 MB with 784 inputs
-_NEWTON_STEPS = 3  # to the activation boundary of a deeper unit; that of a first-layer unit takes one
+_DEEPER_STEPS = 3  # to the activation boundary of a deeper unit; that of a first-layer unit takes one
 _BESIDE = 0.1  # standard deviations within which samples lie beside a boundary, and pre-activations of them
-_REACH = 3.0  # standard deviations that a sample is moved to a boundary at most: farther ones are outside of the data
+_LONGEST_MOVE = (
+    3.0  # standard deviations that a sample is moved to a boundary at most: farther ones are outside of the data
+)
 _SHOWN = 6  # entries of an input in a message
 
 
@@ -154,13 +156,13 @@ def near_boundaries(network, U, rng):
         below = FeedforwardNetwork(network.weights[: k + 1], network.biases[: k + 1], network.activations[0])
         start, units = U[layer[turn] == k], unit[turn[layer[turn] == k]]
         V = start
-        for _ in range(1 if k == 0 else _NEWTON_STEPS):
+        for _ in range(1 if k == 0 else _DEEPER_STEPS):
             z, gradient = _pre_activations(below, V, units)
             V = V - _along(gradient, z)
         z, gradient = _pre_activations(below, V, units)
         beside = rng.uniform(-_BESIDE, _BESIDE, len(V))
         V = V + _along(gradient, beside * np.minimum(1.0, np.linalg.norm(gradient, axis=1)))
-        parts.append(V[np.linalg.norm(V - start, axis=1) <= _REACH])
+        parts.append(V[np.linalg.norm(V - start, axis=1) <= _LONGEST_MOVE])
     return np.concatenate(parts) if parts else U[:0]
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.budget.constants import FEW_ROUNDS, PATIENCE
 from skident.fitting.design import design_points
 from skident.fitting.errors_of_fit import FitSample
 from skident.fitting.polish import NOISY_OUTPUTS, polish_network
@@ -13,18 +14,17 @@ from skident.fitting.pruning import removal_costs, remove_unit
 from skident.linalg import lapack
 from skident.network import FeedforwardNetwork, get_activation
 
+from .constants import NORM_SPREAD
+
 __all__ = ["with_missing_units"]
 
 # Random candidate units, those of them that are fitted, and steps of these fits (budget): for small and large noise.
 _SEARCH_CLEAR = (1000, 4, 60)  # small noise: few candidates are near, and their fits must converge
 _SEARCH_NOISY = (4000, 16, 10)  # large noise: the best candidate is uncertain
-_ROUNDS = 3  # polishes of one network at most (budget)
 _CONVERGED = 0.998  # share of the residual after a polish, from which another one gains nothing
-_NORM_SPREAD = 0.5  # standard deviation of the logarithm of candidates' norms around those of the other units
 _WIDER = 1.5  # width up to which a network may grow before it is pruned, relative to its first width
 _EXTRA_UNITS = 8  # units beyond that
 _NOISE_FACTOR = 1.4  # residual variance over that of the measured noise, up to which noise explains it
-_PATIENCE = 2  # added units that may explain nothing, if more than noise is left
 _CLEAR = 5e-4  # noise relative to the outputs below which a single redundant unit ends the growth
 _MORE_SAMPLES = 3.0  # factor of the samples in the end: weak units are significant in many samples only
 _REMOVALS = 4  # units whose removal is tried before none is redundant
@@ -72,7 +72,7 @@ class _Samples:
     def converged(self, network):
         """The network polished until that gains nothing, and its residual: single polishes end early."""
         residual = np.inf
-        for _ in range(_ROUNDS):
+        for _ in range(FEW_ROUNDS):
             network, left, _ = polish_network(network, self.U, self.Y, noise=self.noise)
             if left > _CONVERGED * residual:
                 break
@@ -107,7 +107,7 @@ def _grown(oracle, network, noise, rng, at_most, out_of_time, report):
         vain = 0 if samples.is_needed(before, after) else vain + 1
         network = after
         report(network.layer_widths[0])
-        if vain > (0 if samples.variance(after) < _NOISE_FACTOR else _PATIENCE):
+        if vain > (0 if samples.variance(after) < _NOISE_FACTOR else PATIENCE):
             if times == _MORE_SAMPLES:
                 break
             vain, times = 0, _MORE_SAMPLES
@@ -145,7 +145,7 @@ def _with_unit(network, samples, rng):
     U, Y = (rows[: int(NOISY_OUTPUTS * network.n_parameters / network.n_outputs)] for rows in (samples.U, samples.Y))
     left = _Samples(U, Y - network(U), samples.noise)
     g = get_activation(network.activation)
-    norms = rng.choice(np.linalg.norm(W, axis=0), n) * np.exp(_NORM_SPREAD * rng.standard_normal(n))
+    norms = rng.choice(np.linalg.norm(W, axis=0), n) * np.exp(NORM_SPREAD * rng.standard_normal(n))
     normals = rng.standard_normal((U.shape[1], n))
     normals *= norms / np.linalg.norm(normals, axis=0)
     biases = -np.sum(normals * U[rng.randint(len(U), size=n)].T, axis=0)

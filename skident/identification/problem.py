@@ -16,6 +16,7 @@ from skident.oracle import MAX_NOISE, Accuracy, Oracle
 
 from .activation import ActivationEvidence
 from .completion import NetworkCompletion
+from .constants import SEARCH_SHARE
 from .extractor import EntangledWeightExtractor
 from .options import IdentifierOptions
 
@@ -23,7 +24,6 @@ __all__ = ["NOISE_STDS", "HeldOut", "Options", "Pipeline", "Problem"]
 
 NOISE_STDS = 20.0  # largest error on held-out samples that noise explains, in standard deviations of the noise
 _MAX_NEURONS = 200  # hidden units of a search by default (budget)
-_SEARCH_SHARE = 0.75  # share of max_seconds for random starts (budget); the rest is for the polish
 _REFUTES_NOISE = 0.01  # error relative to the noise, below which the noise was an artifact of steep steps
 _START_WORK = 3e6  # random starts times squared parameters (budget): a search takes about as long for any size
 _STARTS = (24, 40)  # fewest and most random starts by default (budget; tuned on identification/targets)
@@ -204,7 +204,7 @@ class Problem:
     @property
     def out_of_search_time(self):
         """Whether the share of `max_seconds` for random starts has ended."""
-        return time.perf_counter() > self.oracle.budget.share(_SEARCH_SHARE)
+        return time.perf_counter() > self.oracle.budget.share(SEARCH_SHARE)
 
     def architecture(self, widths=None):
         """Architecture with the problem's activations, and its widths unless others are given."""
@@ -220,7 +220,7 @@ class Problem:
         n_starts = self.options.n_starts
         if n_starts is None:
             n_starts = int(np.clip(_START_WORK / n_parameters**2, *_STARTS))
-        return StartLimits(n_starts, self.oracle.budget.share(_SEARCH_SHARE), self.options.n_jobs, tol, callback)
+        return StartLimits(n_starts, self.oracle.budget.share(SEARCH_SHARE), self.options.n_jobs, tol, callback)
 
     def without_refuted_noise(self, error):
         """The problem without noise if a network agrees far better than noise allows: steep steps look like noise.

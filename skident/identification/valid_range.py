@@ -7,6 +7,7 @@ import numpy as np
 from skident.optim import bisect
 from skident.oracle import BlackBoxError
 
+from .constants import FARTHEST
 from .query_points import evenly_spaced_rows
 
 __all__ = ["LISTED_INPUTS", "find_sentinel", "find_valid_range"]
@@ -14,8 +15,7 @@ __all__ = ["LISTED_INPUTS", "find_sentinel", "find_valid_range"]
 LISTED_INPUTS = 16  # inputs up to which borders are searched, and stated, one by one (budget)
 _ROWS = 100  # samples whose outputs are tested (budget)
 _DIRECTIONS = 8  # far points that must all give a sentinel value (budget)
-_FAR = 1e5  # standard deviations of these
-_FAR_HALF = 1e3  # `_FAR` for float16, which ends at 65,504
+_FAR_HALF = 1e3  # `FARTHEST` for float16, which ends at 65,504
 _FARTHEST = 1e3  # standard deviations up to which a border is searched: farther out, a range restricts little
 _BISECTIONS = 14  # of that distance: to 0.1 standard deviations
 _LINE_BISECTIONS = 60  # of a line to a sentinel: to the spacing of numbers
@@ -23,7 +23,7 @@ _MIN_JUMP = 1e-3  # change at the border, relative to the outputs' spread: of cl
 _MAJORITY = 0.75  # share of the lines that must end in a jump
 _CORNERS = 64  # corners of a box that are tested before it is stated (budget)
 _SHRINKAGE = 0.7  # factor of a box whose corners are not valid
-_TRIES = 8  # boxes that are tested, the last a tenth as wide as the first
+_BOXES = 8  # boxes that are tested, the last a tenth as wide as the first
 _DIGITS = 3  # significant digits of a border
 
 
@@ -33,7 +33,7 @@ def find_sentinel(oracle, X):
     Outputs of saturated units depend on the direction; clips, and kernels that vanish far out, reach their last value
     without a jump. Some 500 queries, 8 if far outputs differ.
     """
-    far = _FAR_HALF if oracle.precision.kind == "float16" else _FAR
+    far = _FAR_HALF if oracle.precision.kind == "float16" else FARTHEST
     ends = far * np.random.RandomState(0).standard_normal((_DIRECTIONS, oracle.n_inputs))
     Y = oracle(ends)
     if np.any(Y != Y[0]):
@@ -74,7 +74,7 @@ def find_valid_range(oracle, X, sentinel=None):
         wide = np.minimum(_rounded(wide[0], np.ceil), low), np.maximum(_rounded(wide[1], np.floor), high)
         if valid(np.where(corners, *wide)).all():
             return wide
-    for _ in range(_TRIES):
+    for _ in range(_BOXES):
         if valid(np.where(corners, low, high)).all():
             return low, high
         low, high = (middle + _SHRINKAGE * (bound - middle) for bound in (low, high))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
+from skident.budget.constants import NULL_EIGENVALUE
 from skident.linalg import smat, svec_outer
 
 from .problem import NO_TERMS
@@ -23,7 +24,6 @@ _SLOPE_ROUNDINGS = 8.0  # times eps and the slopes' scale: a gradient that round
 _LEAST_DAMPING = 1e-13  # relative to the mean of the Hessian's diagonal: about 500 eps
 _MOST_DAMPING = 1e12  # the largest; beyond, no step lowers the loss by more than rounding
 _DAMPING_FACTOR = 10.0  # between steps that fail or succeed
-_NULL_EIGENVALUE = 1e-13  # of a Gram matrix, relative to the largest: about 500 eps
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class ConvexLossProblem:
         if self.n >= self.n_unknowns:
             return Phi, None
         values, vectors = np.linalg.eigh(Phi @ Phi.T)
-        kept = values > _NULL_EIGENVALUE * max(float(values[-1]), 0.0)
+        kept = values > NULL_EIGENVALUE * max(float(values[-1]), 0.0)
         roots = np.sqrt(values[kept])
         return vectors[:, kept] * roots, Phi.T @ (vectors[:, kept] / roots)
 

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.linalg
 from scipy.linalg import lapack
 
+from skident.budget.constants import NULL_EIGENVALUE, PROGRESS
 from skident.linalg import smat, svec, svec_outer
 from skident.optim import conjugate_gradients
 
@@ -19,10 +20,8 @@ _SAFE_RCOND = {np.float64: 1e-12, np.float32: 1e-5}
 _SVD_WORK = 2e10  # multiplications of a singular value decomposition (budget): seconds
 _CHUNK = 2**22  # entries of features in memory at once: 32 MB
 _EXACT_FIT = 1e-12  # squared residual relative to the targets' that nothing can lower by more than rounding
-_NULL_EIGENVALUE = 1e-13  # relative to the largest: about 500 eps of a Gram matrix
 # Added to the diagonal, relative to its mean, against rounding; conjugate gradients correct it.
 _SHIFT = {np.float64: 1e-15, np.float32: 3e-6}
-_PROGRESS = 0.5  # factor by which a restart must lower the residual
 _NEARLY = 100.0  # times the tolerance: a residual that counts as converged, as rounding ends the iteration earlier
 
 
@@ -158,12 +157,12 @@ class QuadraticSystem:
         """Left singular vectors (n, r) of Phi and its squared singular values (r,), without those near zero."""
         if self.dual:
             values, U = np.linalg.eigh(self._kernel(np.float64))
-            kept = values > _NULL_EIGENVALUE * max(values[-1], 0.0)
+            kept = values > NULL_EIGENVALUE * max(values[-1], 0.0)
             return U[:, kept], values[kept]
         F = self._features()
         F = F - F.mean(axis=0) if self.problem.fit_intercept else F
         values, V = np.linalg.eigh(F.T @ F)
-        kept = values > _NULL_EIGENVALUE * max(values[-1], 0.0)
+        kept = values > NULL_EIGENVALUE * max(values[-1], 0.0)
         return (F @ V[:, kept]) / np.sqrt(values[kept]), values[kept]
 
     def factor(self, dtype):
@@ -198,7 +197,7 @@ class QuadraticSystem:
         while steps < max_iter:
             residual = right - self.product(z)
             norm = np.linalg.norm(residual)
-            if not norm < _PROGRESS * best[0]:
+            if not norm < PROGRESS * best[0]:
                 break
             best = (norm, z)
             if norm <= tol * size:

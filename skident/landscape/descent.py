@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import scipy.optimize
 
+from skident.budget.constants import LEAST_DIVISOR, PROGRESS
 from skident.optim import conjugate_gradients
 
 from .convex_solver import least_squares_size, solve_convex
@@ -29,9 +30,7 @@ _SLOPE_MARGIN = 0.1  # of the gradient's limit, for L-BFGS, so that it stops bel
 _NEAR_MINIMUM = 1e-3  # gradient relative to that at M = 0, from which a Newton step in M converges
 _AT_MINIMUM = 1e-4  # gradient relative to its limit, below which no polishing is needed
 _POLISHED = 1e-3  # slope relative to its limit, below which no polishing is needed
-_PROGRESS = 0.5  # factor by which a Newton step must lower the slope
 _ROUNDING = 1e-12  # relative increase of the loss that counts as rounding: a saddle attracts Newton steps too
-_TINY = 1e-300  # keeps logarithms finite
 _DENSE_WEIGHTS = 400  # weights up to which Newton steps factorize the Hessian: its products take milliseconds (budget)
 _FLAT = 1e-9  # curvature relative to the largest, below which a direction is a rotation of the units
 _ZERO_UNIT = 1e-9  # eigenvalue of M relative to the largest, up to which it is rounding
@@ -138,7 +137,7 @@ class _Descent:
         self.W = result.x.reshape(self.W.shape)
         before, after = np.linalg.norm(slope), np.linalg.norm(result.jac)
         self.rate = np.log(before / after) / max(1, result.nit) if 0 < after < before else 0.0
-        self.left = np.log(max(after, _TINY) / max(self.gradient_limit, _TINY))
+        self.left = np.log(max(after, LEAST_DIVISOR) / max(self.gradient_limit, LEAST_DIVISOR))
         self.n_iter += max(1, int(result.nit))
         return result.status != 1  # 1: the bound on steps
 
@@ -161,7 +160,7 @@ class _Descent:
             return
         M = M + newton_step(self.problem.hessian_product, gradient, max_iter)
         new_value, new_gradient = self.problem.value_and_gradient(M)
-        if np.linalg.norm(new_gradient) < _PROGRESS * np.linalg.norm(gradient) and new_value <= value * (
+        if np.linalg.norm(new_gradient) < PROGRESS * np.linalg.norm(gradient) and new_value <= value * (
             1.0 + _ROUNDING
         ):
             self.W = factorize(M, self.signs)[0]
@@ -181,7 +180,7 @@ class _Descent:
             product = self._hessian_product(flat)
             step = (_dense_newton_step if flat.size <= _DENSE_WEIGHTS else newton_step)(product, slope)
             new_value, new_slope = self._value_and_slope(flat + step)
-            if not np.linalg.norm(new_slope) < _PROGRESS * np.linalg.norm(slope) or new_value > value * (
+            if not np.linalg.norm(new_slope) < PROGRESS * np.linalg.norm(slope) or new_value > value * (
                 1.0 + _ROUNDING
             ):
                 break

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.budget.constants import EPS, NULL_EIGENVALUE
+
 from .quadratic_form import quadratic_form
 
 __all__ = ["DualBound", "dual_candidates", "dual_lower_bound", "loss_upper_bound"]
 
-_EPS = float(np.finfo(np.float64).eps)
 _BITS = 52  # of the dual variables, so that their sum is exact as integers
 _EVALUATION = 16.0  # roundings (eps) of a loss or a conjugate, relative to the magnitudes of its terms
 _BLOCK = 512  # samples per partial sum: rounding grows with this and the number of blocks
-_REFINEMENTS = 3  # projections of the dual variables; each removes the rounding of the one before
-_NULL_EIGENVALUE = 1e-13  # of a Gram matrix, relative to the largest: about 500 eps
+_PROJECTIONS = 3  # projections of the dual variables; each removes the rounding of the one before
 
 
 @dataclass(frozen=True)
@@ -36,16 +36,16 @@ class DualBound:
 def loss_upper_bound(problem, W, v, point):
     """An upper bound of the exact loss of the network at a `LossPoint`, with its linear and constant terms."""
     X, y, loss = np.abs(problem.X), problem.y, problem.loss
-    gamma = (4 * problem.d + len(v) + 20) * _EPS
+    gamma = (4 * problem.d + len(v) + 20) * EPS
     sizes = (X @ np.abs(W).T) ** 2 @ np.abs(v) + np.abs(problem.side_features) @ np.abs(point.side)
     error = gamma * sizes
     values = loss.value(point.outputs, y) + loss.slope_bound(point.outputs, y, error) * error
-    values = values + _EVALUATION * _EPS * loss.magnitude(point.outputs, y)
+    values = values + _EVALUATION * EPS * loss.magnitude(point.outputs, y)
     M = quadratic_form(W, v)
     size = float(np.linalg.norm(M) + gamma * np.linalg.norm(quadratic_form(np.abs(W), np.abs(v))))
     penalized = point.side[: len(point.side) - int(problem.terms.fit_intercept)]
     ridge = 0.5 * problem.alpha * (size**2 + float(penalized @ penalized)) * (1.0 + gamma)
-    return (math.fsum(values) / problem.n + ridge) * (1.0 + 4.0 * _EPS)
+    return (math.fsum(values) / problem.n + ridge) * (1.0 + 4.0 * EPS)
 
 
 def dual_lower_bound(problem, u, signs, slack):
@@ -54,15 +54,15 @@ def dual_lower_bound(problem, u, signs, slack):
     if u is None:
         return DualBound(-np.inf, np.inf if problem.alpha else 0.0)
     loss, y = problem.loss, problem.y
-    conjugates = loss.conjugate(u, y) + _EVALUATION * _EPS * loss.conjugate_magnitude(u, y)
+    conjugates = loss.conjugate(u, y) + _EVALUATION * EPS * loss.conjugate_magnitude(u, y)
     value = -math.fsum(conjugates) / problem.n
-    value -= 4.0 * _EPS * abs(value)
+    value -= 4.0 * EPS * abs(value)
     norm = _slope_norm(problem, u, signs)
     if problem.alpha > 0:
-        return DualBound(float(value - norm**2 / (2.0 * problem.alpha) * (1.0 + 8.0 * _EPS)))
+        return DualBound(float(value - norm**2 / (2.0 * problem.alpha) * (1.0 + 8.0 * EPS)))
     if norm == 0.0:
         return DualBound(float(value))
-    return DualBound(float(value - slack), float(slack / norm * (1.0 - 8.0 * _EPS)))
+    return DualBound(float(value - slack), float(slack / norm * (1.0 - 8.0 * EPS)))
 
 
 def dual_candidates(problem, point):
@@ -73,9 +73,9 @@ def dual_candidates(problem, point):
     Phi, u = problem.features, point.slopes
     weights = problem.loss.curvature(point.outputs, problem.y)
     values, vectors = np.linalg.eigh((Phi * weights[:, None]).T @ Phi)
-    kept = values > _NULL_EIGENVALUE * max(float(values[-1]), 0.0)
+    kept = values > NULL_EIGENVALUE * max(float(values[-1]), 0.0)
     inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
-    for _ in range(_REFINEMENTS):
+    for _ in range(_PROJECTIONS):
         u = u - weights * (Phi @ (inverse @ (Phi.T @ u)))
     yield u
 
@@ -121,7 +121,7 @@ def _slope_norm(problem, u, signs):
     R, side = R.astype(np.float64), side.astype(np.float64)
     values = np.linalg.eigvalsh(0.5 * (R + R.T))
     # The projection on a cone is nonexpansive; eigenvalues have a backward error of a few d eps.
-    error = gamma * float(np.linalg.norm(sizes)) + 20.0 * d * _EPS * float(np.linalg.norm(R))
+    error = gamma * float(np.linalg.norm(sizes)) + 20.0 * d * EPS * float(np.linalg.norm(R))
     forms = float(np.linalg.norm(signs.descent_part(values))) + error
     linear = problem.root * (float(np.linalg.norm(side)) + gamma * float(np.linalg.norm(side_sizes)))
-    return math.hypot(forms, linear) * (1.0 + 8.0 * _EPS)
+    return math.hypot(forms, linear) * (1.0 + 8.0 * EPS)

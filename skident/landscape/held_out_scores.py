@@ -9,13 +9,11 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from skident.base.kernel_reference import clearly_better_kernel_r2
+from skident.budget.constants import CONSTANT, WORSE_THAN_LINEAR
 
 from .ridge_selection import linear_errors
 
 __all__ = ["HeldOutScores", "held_out_scores", "linear_score", "warn_of_model_class", "warn_of_rounded_targets"]
-
-_CONSTANT = 1e-13  # standard deviation of y relative to its mean: a few hundred roundings (2^-53), mostly noise
-_WORSE_THAN_LINEAR = 0.03  # R^2 below that of a linear model from which a warning is due
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ def warn_of_model_class(scores, in_sample, name):
     more than .03; a UserWarning if kernel ridge regression is clearly better.
     """
     # With a selected ridge, a linear model that is not clearly better than the mean has been rejected.
-    if in_sample < np.fmin(scores.linear, scores.quadratic) - _WORSE_THAN_LINEAR:
+    if in_sample < np.fmin(scores.linear, scores.quadratic) - WORSE_THAN_LINEAR:
         warnings.warn(
             f"{name}: a linear model is better for these data: R^2 on held-out samples is {scores.linear:.3f}, and "
             f"{in_sample:.3f} on training samples for the network. Lower alpha, or allow linear terms, both signs.",
@@ -76,7 +74,7 @@ def warn_of_rounded_targets(y, name):
     """Warn if y is constant except for rounding: a standard deviation below 1e-13 of its mean, but not 0."""
     mean = float(y.mean())
     spread = float(np.std(y - mean))
-    if np.ptp(y) > 0 and spread <= _CONSTANT * abs(mean):
+    if np.ptp(y) > 0 and spread <= CONSTANT * abs(mean):
         warnings.warn(
             f"{name}: y is constant up to rounding: its standard deviation is {spread:.3g} at a mean of {mean:.6g}, "
             f"where float64 values are {np.spacing(abs(mean)):.3g} apart. The fit describes these roundings; the "

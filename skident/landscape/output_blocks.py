@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
+from skident.budget.constants import LEAST_DIVISOR
 from skident.network import FeedforwardNetwork
 
 __all__ = ["stacked_blocks"]
@@ -12,7 +13,6 @@ __all__ = ["stacked_blocks"]
 _ALONG_OUTPUTS = ("scale_", "quadratic_form_", "coef_", "intercept_")
 _ALONG_OUTPUTS += ("alpha_", "linear_weight_", "held_out_score_", "linear_score_")
 _LISTS = ("solver_", "history_")
-_TINY = 1e-300  # keeps quotients finite
 
 
 def stacked_blocks(blocks):
@@ -24,7 +24,7 @@ def stacked_blocks(blocks):
     ranges = [block.input_range_ for block in blocks]
     return stacked | {
         "certificates_": certificates,
-        "certificate_": max(certificates, key=lambda one: (not one.is_global, one.gap / max(one.null_loss, _TINY))),
+        "certificate_": max(certificates, key=lambda c: (not c.is_global, c.gap / max(c.null_loss, LEAST_DIVISOR))),
         "center_": blocks[0].center_,
         "input_range_": None if any(one is None for one in ranges) else ranges[0],
         "hidden_weights_": np.vstack([block.hidden_weights_ for block in blocks]),

@@ -15,6 +15,7 @@ from skident.base.checked_data import checked_data
 from skident.base.estimator import Estimator
 from skident.base.input_range import input_range
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, check_magnitudes, forgotten_on_error
+from skident.budget.constants import NOISE_FREE
 from skident.linalg import column_units
 from skident.network import FeedforwardNetwork
 from skident.optim import gram_work, one_thread
@@ -34,7 +35,6 @@ from .ridge_selection import LINEAR_WEIGHTS, leave_one_out_ridge
 __all__ = ["QuadraticNetRegressor"]
 
 _LARGEST_LOG_MEAN = 700.0  # the exponential of more overflows
-_EXACT = 1e-10  # residual variance relative to that of y, below which the target is quadratic everywhere
 _LOST = 1e-12  # part of M that a factorization loses, relative to M, up to which it is rounding
 
 
@@ -265,7 +265,7 @@ class QuadraticNetRegressor(RegressorMixin, Estimator):
         self._store(problem, v, trained)
         self.held_out_score_, self.linear_score_ = scores.quadratic, scores.linear
         score = r2_score(y, self._values(X)) if len(y) > 1 else np.nan
-        self.input_range_ = input_range(X) if self.alpha == "auto" and score < 1.0 - _EXACT else None
+        self.input_range_ = input_range(X) if self.alpha == "auto" and score < 1.0 - NOISE_FREE else None
         warn_of_model_class(scores, score, name)
 
     def _fit_convex_loss(self, Z, y):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from skident.base.kernel_reference import is_significantly_better
+from skident.budget.constants import NOISE_FREE, NULL_EIGENVALUE
 from skident.linalg import svd
 from skident.optim import best_of
 
@@ -21,10 +22,8 @@ LINEAR_WEIGHTS = (1.0, 10.0, 100.0, 1000.0)  # decades: linear terms penalized a
 _LINEAR_RIDGES = np.logspace(-5, 3, 33)
 _MAX_SAMPLES = 5000  # of leave-one-out errors (budget)
 _MAX_ORDER = 1000  # of an eigendecomposition (budget): a second
-_EXACT = 1e-10  # leave-one-out error relative to the variance, below which data are free of noise
 _LEAST_RELEVANCE = 0.05  # relative to the largest; not tuned, of the order of the errors of a first fit
 _ADAPTED_MARGIN = 2.0  # standard errors by which rescaled inputs must be better: the scales depend on all samples
-_NULL_EIGENVALUE = 1e-13  # relative to the largest: about 500 eps
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ def relevance(problem, alpha, linear_weight):
 def linear_errors(problem):
     """Squared leave-one-out errors (n,) of linear and constant terms with their best ridge, and that ridge."""
     U, S, _ = svd(problem.linear_inputs / np.sqrt(problem.n), full_matrices=False)
-    kept = S**2 > _NULL_EIGENVALUE * S[0] ** 2
+    kept = S**2 > NULL_EIGENVALUE * S[0] ** 2
     squares = _squared_errors(U[:, kept], S[kept] ** 2, problem, _LINEAR_RIDGES)
     i = int(np.argmin(squares.mean(axis=1)))
     return squares[i], _LINEAR_RIDGES[i]
@@ -129,7 +128,7 @@ def _grid(problem, alphas, linear_weight):
     squares = _squared_errors(*system.left_vectors(), problem, alphas)
     means = squares.mean(axis=1)
     i = int(np.argmin(means))
-    noiseless = means[0] <= _EXACT * 2.0 * problem.target_value
+    noiseless = means[0] <= NOISE_FREE * 2.0 * problem.target_value
     return _Grid(squares, linear_weight, i, 0.0 if noiseless else float(means[i]))
 
 

@@ -12,7 +12,7 @@ __all__ = ["Separation", "find_separation"]
 
 _ROUNDINGS = 4.0  # times eps and the number of terms: the rounding of an output, relative to its terms' magnitudes
 _LARGEST_PROGRAM = 2e6  # entries of the linear program (budget): seconds
-_ON_BOUNDARY = 1e-7  # tolerance of the linear program, for margins of at most 1
+_PROGRAM_TOL = 1e-7  # tolerance of the linear program, for margins of at most 1
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def find_separation(problem, form, side):
     matrix = scipy.sparse.hstack([scipy.sparse.csr_array(rows), scipy.sparse.eye_array(n)]).tocsr()
     bounds = [(None, None)] * p + [(0.0, 1.0)] * n
     result = linprog(np.r_[np.zeros(p), -np.ones(n)], A_ub=matrix, b_ub=np.zeros(n), bounds=bounds, method="highs")
-    if result.status != 0 or -result.fun <= _ON_BOUNDARY * n:
+    if result.status != 0 or -result.fun <= _PROGRAM_TOL * n:
         return None
     form, side = problem.unpack(result.x[:p] / np.where(sizes > 0, sizes, 1.0))
     return _separation(problem, form, side)

@@ -13,14 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 from skident.budget import check_deadline
+from skident.budget.constants import EXACT_RANK_TOL, MATRIX_ENTRIES
 
 from . import lapack
 from .singular_values import svd
 
 __all__ = ["JennrichFactors", "JointPencil", "jennrich", "joint_pencil", "matrix_pencil"]
 
-_RANK_TOL = 1e-13  # of the largest singular value, below which a direction is rounding: 500 eps
-_MAX_ENTRIES = 2**21  # of temporary arrays with more than one draw, 16 MB (budget)
 _N_REFINED = 3  # draws that get Newton steps (budget)
 _SHORT_STEP = 1e-9  # length of a Newton step after which the next one, its square, is rounding
 _PARALLEL_SINE = 1e-6  # below which two factors count as parallel: their separation would lose 6 digits
@@ -87,8 +86,8 @@ def _check_counts(rank, n_draws, dimension):
 def _leading(flat, rank, what):
     """Orthonormal columns (n, rank) spanning the columns of a matrix."""
     Q, values, _ = svd(flat, full_matrices=False)
-    if not (len(values) >= rank and values[rank - 1] > _RANK_TOL * values[0]):
-        seen = int(np.count_nonzero(values > _RANK_TOL * values[0]))
+    if not (len(values) >= rank and values[rank - 1] > EXACT_RANK_TOL * values[0]):
+        seen = int(np.count_nonzero(values > EXACT_RANK_TOL * values[0]))
         raise ValueError(
             f"{what} of rank {seen}, less than the {rank} wanted: factors are linearly dependent, or there are "
             "fewer terms. Lower the rank."
@@ -169,7 +168,7 @@ def _explained(S, X):
     gram = (X.swapaxes(1, 2) @ X) ** 2
     inverse = lapack.pinv(gram, rcond=1e-12, hermitian=True)
     coefficients, squares = np.empty((len(X), len(S), X.shape[2])), np.empty(len(X))
-    step = max(1, _MAX_ENTRIES // S.size)
+    step = max(1, MATRIX_ENTRIES // S.size)
     for start in range(0, len(X), step):
         part = slice(start, start + step)
         Y = X[part, None]

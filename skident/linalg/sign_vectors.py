@@ -9,13 +9,13 @@ import numpy as np
 import scipy.spatial
 
 from skident.budget import OutOfBudgetError, check_deadline, chunks, require_memory
+from skident.budget.constants import ROOT_RANK_TOL
 
 from . import lapack
 from .singular_values import svd
 
 __all__ = ["UndecidedSignsError", "flippable_units", "nearest_signs", "solve_signs"]
 
-_RANK_TOL = 1e-8  # of the largest pivot, root of eps: columns below it depend on the others
 _PIVOT_ERRORS = 4.0  # errors of the equations that a pivot must exceed: a smaller one leaves its sign open
 _MAX_ENUMERATED = 14  # free signs enumerated at once: 2^14 combinations
 _MAX_HALVES = 28  # free signs enumerated in two halves, before a lattice is tried
@@ -64,7 +64,7 @@ def solve_signs(M, r, tol, max_solutions=2):
     """
     _, R, order = lapack.scipy_qr(M, mode="economic", pivoting=True)
     diagonal = np.abs(np.diag(R))
-    rank = int(np.sum(diagonal > max(_RANK_TOL * diagonal[0], _PIVOT_ERRORS * tol)))
+    rank = int(np.sum(diagonal > max(ROOT_RANK_TOL * diagonal[0], _PIVOT_ERRORS * tol)))
     q = M.shape[1] - rank
     if q <= _MAX_ENUMERATED:
         return _enumerate(M, r, tol, order, rank, _free_signs, max_solutions)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skident.budget import check_deadline
+from skident.budget.constants import DAMPED_STEPS, NEWTON_STEPS, STRONG_DAMPING
 
 from . import lapack
 from .packing import insertion, packing_weights
@@ -17,9 +18,6 @@ __all__ = ["SymmetricPowers", "find_symmetric_powers", "power_jacobian"]
 _DEFLATED_STEPS = 30  # power steps in the deflated subspace (budget)
 _POWER_STEPS = 60  # power steps in the whole subspace (budget)
 _SHIFT = 0.05  # of the power step, which makes it an ascent for odd orders too
-_NEWTON_STEPS = 15  # of Gauss-Newton (budget)
-_DAMPED_STEPS = 4  # of these, with strong damping: the power steps end with errors of some per cent
-_STRONG_DAMPING = 1e-2  # of the trace of the Gauss-Newton matrix
 _DAMPING = 1e-9  # of the trace afterwards: keeps the matrix positive definite
 _SAME_COSINE = 1.0 - 1e-5  # of two vectors that are copies of one: an angle of 0.3 degrees
 _MAX_RESIDUAL = 3e-3  # beyond which a vector is never accepted
@@ -157,13 +155,13 @@ def _climb(X, basis, order, n_steps):
 def _gauss_newton(X, basis, order):
     """Minimize the distance of the powers from the subspace on the sphere."""
     identity, (n, d), (n_entries, rank) = np.eye(X.shape[1]), X.shape, basis.shape
-    for step in range(_NEWTON_STEPS):
+    for step in range(NEWTON_STEPS):
         check_deadline(2.0 * n * n_entries * d * (2 * rank + d))
         F, J = symmetric_power(X, order), power_jacobian(X, order)
         r = F - (F @ basis) @ basis.T
         J = J - basis @ (basis.T @ J)
         A = np.swapaxes(J, 1, 2) @ J + X[:, :, None] * X[:, None, :]
-        share = _STRONG_DAMPING if step < _DAMPED_STEPS else _DAMPING
+        share = STRONG_DAMPING if step < DAMPED_STEPS else _DAMPING
         damping = share * np.trace(A, axis1=1, axis2=2)[:, None, None] * identity
         X = _unit(X - lapack.solve(A + damping, np.einsum("ndk,nd->nk", J, r)[:, :, None])[:, :, 0])
     return X

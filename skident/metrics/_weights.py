@@ -7,9 +7,9 @@ from numbers import Real
 import numpy as np
 from sklearn.utils import check_array
 
-__all__ = ["assignment_error", "false_positive_rate", "recovery_rate"]
+from skident.budget.constants import BLOCK_ENTRIES
 
-_MAX_ENTRIES = 2**22  # entries of the largest temporary array
+__all__ = ["assignment_error", "false_positive_rate", "recovery_rate"]
 
 
 def _unit_rows(vectors, name, allow_empty=False):
@@ -46,7 +46,7 @@ def _nearest_distances(rows, others):
     if len(others) == 0:
         return distances
     n_entries = others.size
-    step = max(1, _MAX_ENTRIES // n_entries)
+    step = max(1, BLOCK_ENTRIES // n_entries)
     slack = 16 * rows.shape[1] * np.finfo(np.float64).eps  # bounds the rounding error of an inner product
     for start in range(0, len(rows), step):
         block = rows[start : start + step]

@@ -11,7 +11,7 @@ __all__ = ["Convolution", "find_convolution"]
 
 _MAX_CHANNELS = 4  # of inputs whose axes are not given: images with an alpha channel
 _MIN_SHARE = 0.9  # of the units that kernels on a grid explain, below which the layer is no convolution
-_ROUNDS = 3  # of a mean weighted by the errors of units, which differ (tuned on convolutions 5 x 5 and stride 2)
+_WEIGHTED_MEANS = 3  # weighted by the errors of units, which differ (tuned on convolutions 5 x 5 and stride 2)
 _FEWEST_PLACES = 3.0  # mean units per kernel: fewer say nothing about sharing
 
 
@@ -215,7 +215,7 @@ def _shared(patches, b, units, scale):
         of = row[row >= 0]
         s = scale[of]
         own, precision = patches[of] / s[:, None, None, None], s**2
-        for _ in range(_ROUNDS):
+        for _ in range(_WEIGHTED_MEANS):
             w = precision[:, None, None, None] * visible[of]
             kernel = np.sum(own * w, axis=0) / np.maximum(w.sum(axis=0), np.finfo(float).tiny)
             errors = np.mean((own - kernel * visible[of]) ** 2, axis=(1, 2, 3))

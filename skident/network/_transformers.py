@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget.constants import FINE_RANK_TOL
+
 _AFFINE_TOL = 1e-9  # deviation from an affine map, relative to its terms: rounding of a float64 transformer is 1e-12
 _RESIDUAL_TOL = 1e-6  # share of the first layer outside of the transformer's range: error of recovered weights
-_RANK_TOL = 1e-10  # singular value of the scaled map below which its features are linearly dependent
 _N_STEP_ROUNDS = 3  # steps settle in two rounds; the third has the final steps
 
 
@@ -117,9 +118,10 @@ def solve_first_layer(A, W):
     rows[rows == 0.0] = 1.0
     B = A / rows[:, None]
     columns = np.linalg.norm(B, axis=0)
-    if B.shape[1] > B.shape[0] or not columns.all() or np.linalg.matrix_rank(B / columns, tol=_RANK_TOL) < B.shape[1]:
+    n = B.shape[1]
+    if n > B.shape[0] or not columns.all() or np.linalg.matrix_rank(B / columns, tol=FINE_RANK_TOL) < n:
         raise ValueError(
-            f"the transformer's {B.shape[1]} features are linearly dependent, so the network of them is not determined."
+            f"the transformer's {n} features are linearly dependent, so the network of them is not determined."
         )
     V = np.linalg.lstsq(B / columns, W / rows[:, None], rcond=None)[0] / columns[:, None]
     residual = np.abs(A @ V - W).max() / max(np.abs(W).max(), np.finfo(float).tiny)

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
+from skident.budget.constants import EXACT_RANK_TOL
 from skident.linalg import svd
 
 from .activations import Activation, get_activation
 
 __all__ = ["PartlyLinear", "partly_linear", "with_linear_skip", "with_skip_of_first_layer"]
-
-_RANK_TOL = 1e-13  # singular value of a linear skip over the largest, that is rounding
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ def with_linear_skip(network, matrix):
     FeedforwardNetwork(1 -> 2 -> 1, tanh and 1 linear, output identity)
     """
     left, sizes, right = svd(np.asarray(matrix, dtype=float), full_matrices=False)
-    kept = sizes > _RANK_TOL * sizes.max(initial=0.0)
+    kept = sizes > EXACT_RANK_TOL * sizes.max(initial=0.0)
     n = int(kept.sum())
     if n == 0:
         return network

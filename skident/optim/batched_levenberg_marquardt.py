@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from skident.budget import MemoryLimitError, OutOfBudgetError, check_deadline
+from skident.budget.constants import TINY
 
 from .levenberg_marquardt import GROWTH, damping_after
 from .work_budget import WorkBudget
 
 __all__ = ["BatchedNormalEquations", "BatchedResult", "Ending", "batched_levenberg_marquardt"]
-
-_TINY = float(np.finfo(np.float64).tiny)  # instead of zero, where something is divided by
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class BatchedNormalEquations:
     def __init__(self, matrix, gradient, floor=0.0, longest=None):
         self.matrix, self.gradient, self.longest = matrix, gradient, longest
         diagonal = np.einsum("bii->bi", matrix)
-        self.scale = np.maximum(diagonal, floor * diagonal.max(axis=1, keepdims=True) + _TINY)
+        self.scale = np.maximum(diagonal, floor * diagonal.max(axis=1, keepdims=True) + TINY)
 
     def solve(self, damping):
         """Damped steps (B, P), and the decreases (B,) of the costs that the linear models predict.
@@ -168,7 +167,7 @@ def batched_levenberg_marquardt(problems, x0, ending):
         x[accepted], cost[accepted] = new[better], trial[better]
         n_iter[active] += 1
         history.append(cost.copy())
-        damping[accepted] = damping_after(damping[accepted], gain[better] / np.maximum(predicted[better], _TINY))
+        damping[accepted] = damping_after(damping[accepted], gain[better] / np.maximum(predicted[better], TINY))
         damping[rejected] *= growth[rejected]
         growth[accepted], growth[rejected] = GROWTH, 2.0 * growth[rejected]
         small = np.maximum(gain, predicted) <= np.maximum(ending.ftol * trial, ending.rounding)

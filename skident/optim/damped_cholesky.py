@@ -7,7 +7,7 @@ import scipy.linalg
 
 __all__ = ["damped_cholesky", "factor_in_place"]
 
-_GROWTH = 10.0  # of the damping if the matrix is not positive definite
+_DAMPING_GROWTH = 10.0  # of the damping if the matrix is not positive definite
 _BLOCK = 256  # rows of a triangle that are copied at a time: they fit the cache
 _MOST = 1.0  # damping over the mean diagonal, from which a matrix is no semidefinite one
 
@@ -59,7 +59,7 @@ def factor_in_place(matrix, diagonal, damping):
             return damping
         if not damping < most:
             raise np.linalg.LinAlgError(f"not positive definite with a damping of {damping:.1e}")
-        damping *= _GROWTH
+        damping *= _DAMPING_GROWTH
 
 
 def _mirror_lower_triangle(matrix):

@@ -6,6 +6,7 @@ import numpy as np
 import scipy.linalg
 
 from skident.budget import check_deadline
+from skident.budget.constants import NORM_FLOOR
 
 from .conjugate_gradients import conjugate_gradients
 from .damped_cholesky import factor_in_place
@@ -15,7 +16,6 @@ __all__ = ["FactoredNormalEquations", "KeptFactor"]
 _MIN_DAMPING = 1e-13  # relative to squared column norms: 500 eps, what rounding leaves of a singular matrix
 _MIN_DAMPING_SINGLE = 1e-6  # `_MIN_DAMPING` in single precision
 _STALE_DAMPING = 10.0  # factor by which the damping may exceed that of the factor
-_NORM_FLOOR = 1e-14  # of the largest column norm, 50 eps: columns below it are scaled by the largest one
 
 
 class KeptFactor:
@@ -36,7 +36,7 @@ class KeptFactor:
     def take(self, matrix):
         """Keep another matrix ``J^T J`` (P, P), its columns scaled to norm 1; it is overwritten."""
         diagonal = np.sqrt(np.diag(matrix).astype(float))
-        self.scale = np.where(diagonal > _NORM_FLOOR * diagonal.max(), diagonal, diagonal.max() or 1.0)
+        self.scale = np.where(diagonal > NORM_FLOOR * diagonal.max(), diagonal, diagonal.max() or 1.0)
         matrix /= self.scale[:, None]
         matrix /= self.scale
         self._matrix, self._diagonal, self._damping = np.asfortranarray(matrix.T), np.diag(matrix).copy(), 0.0

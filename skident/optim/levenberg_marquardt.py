@@ -11,6 +11,7 @@ import scipy.linalg
 from array_api_compat import array_namespace, is_numpy_array
 
 from skident.budget import MemoryLimitError, OutOfBudgetError, check_deadline
+from skident.budget.constants import NORM_FLOOR
 
 from .conjugate_gradients import conjugate_gradients
 
@@ -29,7 +30,6 @@ GROWTH = 2.0  # of the damping after a rejected step; doubled at every further o
 _LEAST_SHRINKAGE = 0.1  # of the damping after a step that the linear model predicted exactly
 _MIN_DAMPING = 1e-15  # relative to the squared column norms: 4 eps, lower ones change nothing
 _MAX_DAMPING = 1e8  # relative to the squared column norms: steps so damped do not move
-_NORM_FLOOR = 1e-14  # of the largest column norm, 50 eps: columns below it are scaled by the largest one
 
 
 @dataclass
@@ -79,7 +79,7 @@ class DenseNormalEquations:
         if uniform:
             diagonal = xp.ones_like(diagonal) * xp.sqrt(xp.mean(diagonal**2))
         top = float(xp.max(diagonal)) if diagonal.shape[0] else 1.0
-        self.scale = xp.where(diagonal > _NORM_FLOOR * top, diagonal, xp.ones_like(diagonal) * (top or 1.0))
+        self.scale = xp.where(diagonal > NORM_FLOOR * top, diagonal, xp.ones_like(diagonal) * (top or 1.0))
         matrix /= self.scale[:, None]
         matrix /= self.scale[None, :]
         self.matrix, self.gradient = matrix, gradient

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skident.budget.constants import UNIFORM
+
 from ._noise import ROUNDING_ULPS, measure_noise
 
 __all__ = ["EXACT", "MAX_NOISE", "Accuracy", "Precision", "measure_accuracy", "precision_of"]
@@ -18,7 +20,6 @@ _EPS32 = float(np.finfo(np.float32).eps)  # spacing of single precision numbers 
 _EPS16 = float(np.finfo(np.float16).eps)  # spacing of half precision numbers at 1
 _EPS_BFLOAT16 = 2.0**-7  # spacing of bfloat16 numbers at 1: 7 bits are stored
 _BFLOAT16_BITS = np.uint32(0xFFFF)  # last bits of a float32, all zero for a bfloat16
-_UNIFORM = 12.0**-0.5  # standard deviation of an error uniform over one spacing
 _MAX_OFFSET_ERROR = 1e-12  # relative error up to which the rounding of a large offset counts as exact
 _LOGIT_ERROR = 1e-9  # error of a logit up to which it is the rounding of probabilities near 1
 _CONSTANT = 1e-14  # standard deviation over offset below which an output is constant: 45 eps
@@ -148,7 +149,7 @@ class Accuracy:
         -------
         ndarray of shape (m_L,)
         """
-        return np.maximum(self.std, _UNIFORM * self.eps * (np.abs(Y).max(axis=0) + np.abs(self.removed_offset)))
+        return np.maximum(self.std, UNIFORM * self.eps * (np.abs(Y).max(axis=0) + np.abs(self.removed_offset)))
 
     def std_of(self, U, Y):
         """Standard deviation of the error of every output.
@@ -185,7 +186,7 @@ class Accuracy:
         if not self.grows:
             return np.broadcast_to(self.std, Y.shape).copy()
         distance = np.maximum(1.0, np.linalg.norm(U, axis=1) / np.sqrt(U.shape[1]))
-        return np.maximum(self.std * distance[:, None], _UNIFORM * self.eps * (np.abs(Y) + self.removed_offset))
+        return np.maximum(self.std * distance[:, None], UNIFORM * self.eps * (np.abs(Y) + self.removed_offset))
 
     def difference_step(self, order, min_step):
         """Step h of a difference formula at which truncation and the outputs' error balance.
@@ -310,15 +311,15 @@ def measure_accuracy(oracle, U, Y, rng):
     eps = precision.eps
     measured = Accuracy(noise.std, Y.std(axis=0), eps, offset, precision.kind, precision.decimals, noise.repeatable)
     if precision.kind == "decimals":
-        return _at_least(measured, _UNIFORM * 10.0**-precision.decimals / oracle.output_scale)
+        return _at_least(measured, UNIFORM * 10.0**-precision.decimals / oracle.output_scale)
     if precision.is_relative:
-        return _at_least(measured, _UNIFORM * eps * np.sqrt(np.mean(Y**2, axis=0) + offset**2))
+        return _at_least(measured, UNIFORM * eps * np.sqrt(np.mean(Y**2, axis=0) + offset**2))
     rounding = ROUNDING_ULPS * _EPS64 * np.maximum(largest, np.finfo(float).tiny)
     if oracle.response == "predict_proba":
         rounding = np.maximum(rounding, _LOGIT_ERROR / oracle.output_scale)
     with_offset = np.minimum(ROUNDING_ULPS * _EPS64 * (largest + offset), _MAX_OFFSET_ERROR * largest)
     if np.all(noise.std <= np.maximum(rounding, with_offset)):
-        return _at_least(measured, _UNIFORM * eps * (largest + offset))
+        return _at_least(measured, UNIFORM * eps * (largest + offset))
     return replace(_at_least(measured, rounding), kind="noise")
 
 

@@ -6,8 +6,8 @@ import math
 import time
 
 from skident.budget import rows_at_once
+from skident.budget.constants import CHUNK_COPIES
 
-_COPIES = 4  # arrays as large as a chunk: points, inputs, the black box's copy, and its intermediate results
 _MAX_SHARE = 0.05  # of max_seconds per chunk, since the budget is only checked between chunks
 _MIN_SECONDS = 0.01  # duration from which a chunk measures the time per row, not the overhead of a call
 
@@ -16,7 +16,7 @@ class ChunkSize:
     """Split rows into chunks that fit into memory and, for a slow black box, into a share of max_seconds."""
 
     def __init__(self, n_inputs, max_seconds):
-        self.row_bytes = 8 * _COPIES * n_inputs
+        self.row_bytes = 8 * CHUNK_COPIES * n_inputs
         self.max_seconds = math.inf if max_seconds is None else _MAX_SHARE * max_seconds
         self.seconds_per_row = 0.0
 

@@ -19,7 +19,7 @@ _NOISE_RATIO = 0.3  # noise does not depend on the spacing: a residual that fall
 _MAX_EQUAL = 0.3  # share of equal neighbors above which the spacing is too small for the rounding
 _REPEAT_TOL = 1e-13  # relative difference that another order of summation can make: 450 eps
 _NOISE_LINES = 24  # further lines for outputs that do not repeat: their noise to 6 % instead of 16 %
-_OUTLIER = 10.0  # residual of a line, over the usual one, above which it crosses an activation boundary
+_CROSSED = 10.0  # residual of a line, over the usual one, above which it crosses an activation boundary
 
 
 class NoiseLevel(NamedTuple):
@@ -146,7 +146,7 @@ def _residual_std(F):
     varies = np.ptp(F, axis=1) > 0
     varies |= ~varies.any(axis=0)
     usual = np.nanquantile(np.where(varies, variance, np.nan), 2 / 3, axis=0, method="higher")
-    used = varies & (variance <= _OUTLIER**2 * usual)
+    used = varies & (variance <= _CROSSED**2 * usual)
     return np.sqrt(np.sum(variance * used, axis=0) / used.sum(axis=0))
 
 

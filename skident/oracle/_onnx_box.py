@@ -14,13 +14,13 @@ except ImportError as error:
         "querying an ONNX model needs onnxruntime, which is not installed; try pip install 'skident[onnx]'."
     ) from error
 
+from skident.budget.constants import LONGEST_MESSAGE
 from skident.network.onnx_models import check_sizes, gives_probabilities, read_model
 
 __all__ = ["OnnxBox", "content_of", "gives_probabilities", "width_of"]
 
 _DTYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
 _LINE = np.linspace(-10.0, 10.0, 21)  # inputs at which logits leave [0, 1] (tuned: logits of order 1)
-_LONGEST_MESSAGE = 1000  # letters of what onnxruntime says, which repeats names of the model
 
 
 class OnnxBox:
@@ -99,7 +99,7 @@ def _session_of(path):
         content, runtime = model.SerializeToString(), {"providers": ["CPUExecutionProvider"], "enable_fallback": 0}
         return onnxruntime.InferenceSession(content, options, **runtime)  # a fallback would print to stdout
     except Exception as error:  # of a module of its own that is not public
-        raise ValueError(f"onnxruntime cannot run {os.fspath(path)}: {str(error)[:_LONGEST_MESSAGE]}") from error
+        raise ValueError(f"onnxruntime cannot run {os.fspath(path)}: {str(error)[:LONGEST_MESSAGE]}") from error
 
 
 def _input_of(session):

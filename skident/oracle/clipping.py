@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skident.budget.constants import CONSTANT_TOL
 from skident.optim import bisect
 
 __all__ = ["detect_clipped_outputs", "detect_clipped_inputs"]
 
 _FAR = 1e4  # standard deviations of an input: units with weight norms above 0.01 are saturated or linear there
-_STEP = 1e-2  # standard deviations before the border at which the outputs must change at full rate
+_CHECK_STEP = 1e-2  # standard deviations before the border at which the outputs must change at full rate
 _N_BISECTIONS = 40  # 1e4 / 2^40 = 1e-8 standard deviations
-_CONSTANT_TOL = 1e-12  # relative difference of outputs that counts as none: 4500 eps
 _MIN_CHANGE = 1e-7  # of the outputs' range, per step; a tanh that becomes constant in float64 has moved by 1e-15
 _RATE_RANGE = (1.8, 2.2)  # change over two steps over that of one: 2 at a full rate, less or more for a smooth curve
 _MIN_SHARE = 0.3  # of the lines that end in one output; lines of other outputs may end anywhere
@@ -93,7 +93,7 @@ def _along_inputs(oracle, n_base, rng):
         return oracle(U)
 
     far, scale = query(np.full(len(base), _FAR)), np.abs(oracle(base)).max()
-    tol = _CONSTANT_TOL * max(scale, np.finfo(float).tiny)
+    tol = CONSTANT_TOL * max(scale, np.finfo(float).tiny)
 
     def change(t):
         return np.abs(query(t) - far).max(axis=1)
@@ -101,9 +101,9 @@ def _along_inputs(oracle, n_base, rng):
     constant = change(np.full(len(base), 2.0 * _FAR)) <= tol
     start, end = np.zeros(len(base)), np.full(len(base), _FAR)
     _, right = bisect(lambda t: change(t) <= tol, start, end, _N_BISECTIONS)
-    near, farther = change(right - _STEP), change(right - 2.0 * _STEP)
+    near, farther = change(right - _CHECK_STEP), change(right - 2.0 * _CHECK_STEP)
     ratio = farther / np.maximum(near, np.finfo(float).tiny)
     abrupt = (near > _MIN_CHANGE * scale) & (ratio > _RATE_RANGE[0]) & (ratio < _RATE_RANGE[1])
-    border = constant & abrupt & (right > 2.0 * _STEP)
+    border = constant & abrupt & (right > 2.0 * _CHECK_STEP)
     others_matter = np.ptp(far.reshape(n_base, 2 * D, -1), axis=0).max(axis=1) > tol
     return _Lines(sign, far, right, border, np.tile(others_matter, n_base), tol)

@@ -18,6 +18,7 @@ from skident.base.checked_data import checked_data
 from skident.base.column_scales import scales_for_classes
 from skident.base.estimator import Estimator
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions
+from skident.budget.constants import INPUT_NOISE, N_FOLDS
 from skident.training.net import Training, resolve_device
 
 from .diagnosis import diagnose
@@ -28,8 +29,6 @@ from .training_phases import NormAdaptedStep, TrainingRun, WeightRecorder, saddl
 
 __all__ = ["ATTRIBUTES", "PARAMETERS", "SaddleToSaddleBase"]
 
-_N_FOLDS = 3  # networks that determine the number of epochs, each without a third of the samples (budget)
-_NOISE = 0.5  # level tried for classifiers, in standard deviations of the inputs; the hierarchical classifier's
 
 _RATE_OF_CLASSES = 0.002  # constant: on digits of other writers, falling rates lose accuracy of 0.005 to 0.012 (tuned)
 # On five tables, other seeds than the benchmark's, R^2 is 0.008 higher on average than with a constant rate of 0.002,
@@ -191,7 +190,7 @@ class SaddleToSaddleBase(Estimator):
             stopping = None
             self._store_training(run.from_saddle_to_saddle(self._all_callbacks(len(X)), self.n_escapes))
         self.held_out_score_, self.linear_score_ = (np.nan, np.nan) if stopping is None else stopping.scores[:2]
-        self.input_noise_ = 0.0 if stopping is None or stopping.noise is None else _NOISE
+        self.input_noise_ = 0.0 if stopping is None or stopping.noise is None else INPUT_NOISE
         problem = diagnose(self, stopping, run.zero_loss())
         if problem is not None:
             warnings.warn(problem, ConvergenceWarning, stacklevel=3)
@@ -201,7 +200,7 @@ class SaddleToSaddleBase(Estimator):
         tensors = self._tensors(inputs, Y, "float32" if self.standardize else self.dtype)
         options = StoppingOptions(
             sizes=sizes,
-            folds=np.array_split(rng.permutation(len(X)), min(_N_FOLDS, len(X))),
+            folds=np.array_split(rng.permutation(len(X)), min(N_FOLDS, len(X))),
             init_scale=self.init_scale,
             relative_step=self.relative_step,
             rate=self._rate(),
@@ -209,7 +208,7 @@ class SaddleToSaddleBase(Estimator):
             batch_size=self.batch_size,
             start=self._start(sizes),
             seed=int(rng.randint(2**31 - 1)),
-            noise=(*[_NOISE] * X.shape[1], 0.0) if self.standardize else None,
+            noise=(*[INPUT_NOISE] * X.shape[1], 0.0) if self.standardize else None,
         )
         return choose_epochs(X, Y, tensors, is_classifier(self), options)
 

@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 
+from skident.budget.constants import ESCAPE_DROP, WORSE_THAN_LINEAR
+
 __all__ = ["describe_plateau", "diagnose", "expected_escape"]
 
-_WORSE_THAN_LINEAR = 0.03  # R^2 or accuracy below that of a linear model from which a warning is due
 _WORSE_THAN_KERNEL = 0.05  # R^2 below that of a kernel, which leaves out one sample and not a third of them
 _HARDLY_BETTER = 0.03  # R^2 or accuracy below which nothing was learned
 _DIVERGED = 2.0  # final loss relative to that of zero outputs
-_ESCAPE_DROP = 0.02  # fraction of the loss whose decrease is an escape, as for `NormAdaptedStep`
 _N_RECORDS = 4  # last records that the expected escape is extrapolated from
 _NO_GROWTH = 1e-12  # growth per step below which the rate is constant
 _MAX_EXPONENT = 50.0  # keeps the extrapolated rate finite
@@ -54,7 +54,7 @@ def _low_scores(estimator, stopping):
     (score, linear, kernel, boosting), name = stopping.scores, type(estimator).__name__
     if stopping.still_falling or stopping.n_epochs > estimator.n_iter_:
         return f"the held-out loss was still falling after max_iter={estimator.max_iter} epochs; raise max_iter."
-    if score < linear - _WORSE_THAN_LINEAR:
+    if score < linear - WORSE_THAN_LINEAR:
         return (
             f"a linear model is better for these data: it scores {linear:.3f} on held-out samples, {name} {score:.3f}. "
             "There may be too few samples for a network, or max_iter too few epochs."
@@ -86,7 +86,7 @@ def expected_escape(steps, losses):
     fall = -np.diff(loss) / np.diff(t)
     if fall[-1] <= 0:
         return math.inf
-    middles, drop = 0.5 * (t[1:] + t[:-1]), _ESCAPE_DROP * abs(loss[-1])
+    middles, drop = 0.5 * (t[1:] + t[:-1]), ESCAPE_DROP * abs(loss[-1])
     growth = float(np.polyfit(middles, np.log(fall), 1)[0]) if (fall > 0).all() else 0.0
     rate = fall[-1] * math.exp(min(max(growth, 0.0) * (t[-1] - middles[-1]), _MAX_EXPONENT))
     wait = math.log1p(growth * drop / rate) / growth if growth > _NO_GROWTH else drop / rate

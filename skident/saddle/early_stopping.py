@@ -13,6 +13,7 @@ from torch.nn import functional
 from skident.base.boosting_reference import clearly_better_boosting_r2
 from skident.base.kernel_reference import compared_samples, kernel_squared_errors
 from skident.base.linear_reference import linear_accuracy, linear_r2
+from skident.budget.constants import ESCAPE_DROP, FEWEST_COMPARED
 
 __all__ = [
     "FinishRate",
@@ -23,7 +24,6 @@ __all__ = [
     "train_on_folds",
 ]
 
-_ESCAPE_DROP = 0.02  # fraction of the loss at the origin, as for `NormAdaptedStep`
 # When the held-out loss counts as past its minimum, in epochs after the escape.
 _FEWEST_EPOCHS = 100
 _PATIENCE = 40  # epochs after 1.3 times the best epoch
@@ -40,7 +40,6 @@ _SPAN = 100  # epochs
 _BETA1 = 0.9  # decay of the mean gradient
 _BETA2 = 0.999  # decay of the mean squared gradient
 _EPSILON = 1e-8  # added to the root mean square
-_FEWEST_SAMPLES = 10  # below, no comparison with a linear model
 # Epochs with noise: at most these, plus a multiple of those without; longer trainings are not worthwhile.
 _EPOCHS_IN_SADDLE = 150  # to leave the saddle
 _MAX_SLOWDOWN = 4  # factor of the epochs without noise
@@ -171,7 +170,7 @@ def train_on_folds(X, Y, losses_of, scores_of, options):
         for k in alive:
             if nets.escaped[k]:
                 curves[k].append(held[k].tolist())
-        nets.escaped |= losses < (1 - _ESCAPE_DROP) * zero_losses
+        nets.escaped |= losses < (1 - ESCAPE_DROP) * zero_losses
         length = min((len(curves[k]) for k in alive), default=0)
         if length and length % _CHECK_EVERY == 0:
             curve = _best_epoch([curves[k] for k in alive], zero_loss)
@@ -258,7 +257,7 @@ def choose_epochs(X, Y, tensors, classes, options):
             falling = with_noise.still_falling and most == options.max_iter
             curve, noise = dataclasses.replace(with_noise, still_falling=falling), options.noise
     linear, kernel = np.nan, np.nan if classes else _kernel_r2(X, Y, np.concatenate(options.folds))
-    if len(X) >= _FEWEST_SAMPLES:
+    if len(X) >= FEWEST_COMPARED:
         labels = np.asarray(Y).reshape(len(X), -1)[:, 0].astype(int) if classes else None
         linear = linear_accuracy(X, labels, options.folds) if classes else linear_r2(X, Y, options.folds)
     if curve is None:

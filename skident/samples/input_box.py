@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import norm
 
+from skident.budget.constants import RANGE_MARGIN
+
 __all__ = ["InputBox"]
 
-# Of the range of a whitened input: the largest of 20 000 new Gaussian values lies beyond the largest of 1 000 by .15 of
-# their range, so ordinary new rows stay as they are, and a straight line is continued by a quarter of its length only.
-_MARGIN = 0.25
 # Heavy tails: of a thousand times as many rows of a power law, the largest value is (z_3 / z_30)^3 times as large; z_r
 # has rank r. Ranks above one keep single outliers out, and the ratio of Gaussian tails is divided out. Narrower bounds
 # cost more: with the second power, one of 20,000 new lognormal rows was clipped for half of the networks, with up to a
@@ -46,7 +45,7 @@ class InputBox:
     def of(cls, sample):
         """The box of the rows of a sample."""
         low, high = sample.extremes(_TAIL_RANK)
-        margin, few = _MARGIN * (high[0] - low[0]), sample.n_rows < _FEWEST_ROWS
+        margin, few = RANGE_MARGIN * (high[0] - low[0]), sample.n_rows < _FEWEST_ROWS
         lowest, highest = (z[0] if few else z[0] * _tail_factor(np.abs(z), sample.n_rows) for z in (low, high))
         return cls(
             sample.center, sample.whitener, np.minimum(low[0] - margin, lowest), np.maximum(high[0] + margin, highest)

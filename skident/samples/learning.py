@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from skident.budget.constants import FEW_ROUNDS
 from skident.optim import best_of
 
 from .determined_units import missing_evidence
@@ -40,7 +41,6 @@ _HEAVY_TAILS = 3.0  # excess kurtosis of a column with heavy tails: that of the 
 _HEAVY_FACTOR = 10  # factor of the samples that tensors need then (tuned on relu/inputs)
 _VALIDATION_CANDIDATES = 3  # starts of the fit of the tensors per fold of the cross-validation (budget)
 _DETERMINED = 0.5  # margin from which a sign of an exact fit is determined: it is 0 or, to rounding, 1
-_ROUNDS = 3  # of adding and taking away ridges
 _TENSOR_ROWS = 1000  # of a fold, below which tensors are no better start than units added one by one (budget)
 
 
@@ -310,7 +310,7 @@ def _fixed_size(sample, fit, search, rng, say):
     max_units = min(search.n_units + max(3, search.n_units // 3), _most_units(sample))
     if search.n_units > _TENSOR_UNITS and not further_ridge_pays(sample, fit, rng):
         return fit, True
-    for patience in range(1, _ROUNDS + 1):
+    for patience in range(1, FEW_ROUNDS + 1):
         if search.is_enough(sample, fit.rss):
             return fit, True
         better, found_more = escape(

@@ -9,6 +9,7 @@ from scipy.linalg import solve_triangular
 from sklearn.exceptions import ConvergenceWarning
 
 from skident.base.kernel_reference import clearly_better_kernel_r2
+from skident.budget.constants import RIDGE_OF_PRODUCTS
 
 from .determined_units import jacobian_blocks
 from .input_distribution import distinct_rows
@@ -17,7 +18,6 @@ __all__ = ["left_out_squares", "warn_of_better_models"]
 
 _MAX_SAMPLES = 2000  # whose errors are computed; of these, the kernel takes 500 (budget)
 _MOST_PARAMETERS = 1000  # time: 2,000 P^2 products, 1 s at this size
-_RIDGE = 1e-10  # of the Gauss-Newton matrix with unit diagonal: rounding of its products is 1e-13
 _MAX_LEVERAGE = 0.99  # of a sample: beyond, its error without itself is not of first order
 
 
@@ -33,7 +33,7 @@ def left_out_squares(sample, model):
         J = np.ones((len(Z), 1))
     scale = np.linalg.norm(J, axis=0)
     J /= np.where(scale > 0, scale, 1.0)
-    root = np.linalg.cholesky(J.T @ J + _RIDGE * np.eye(J.shape[1]))
+    root = np.linalg.cholesky(J.T @ J + RIDGE_OF_PRODUCTS * np.eye(J.shape[1]))
     leverage = np.sum(solve_triangular(root, J.T, lower=True, check_finite=False) ** 2, axis=0)
     errors = (y - model(Z)) / (1.0 - np.minimum(leverage, _MAX_LEVERAGE))
     return np.minimum(errors**2, np.ptp(y) ** 2)

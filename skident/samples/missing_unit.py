@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from skident.budget.constants import BLOCK_ENTRIES
+
 __all__ = ["MissingUnitTest", "missing_unit_test", "correlated_units"]
 
 _CANDIDATES = 1500  # random units that are tried (budget): their products take most of the time
@@ -13,12 +15,11 @@ _FEW_CANDIDATES = 600  # `_CANDIDATES` where units are only sought (budget)
 _NEAR = 24  # units sought near each unit of the fit, which may stand for two close ones (budget)
 _TURNS = (0.25, 0.5)  # angles of these to it, radians: two units of a cosine of 0.9 are 0.45 apart
 _SOUGHT_ASCENTS = 8  # of random units that are sought, and of units near those of the fit (budget)
-_PER_UNIT = 2  # of the latter, at most so many near one unit
+_NEAR_ONE_UNIT = 2  # of the latter, at most so many near one unit
 _ALIKE = 0.99  # cosine of two units that are one
-_BLOCK_ENTRIES = 2**22  # of the outputs of units at a time: 32 MB
 _LATE = 0.05  # share of samples that a tried unit has on either side at least: fewer decide nothing
 _ASCENTS = 3  # of the best candidates per vector of residuals
-_STEPS = 6  # least squares steps per ascent
+_ASCENT_STEPS = 6  # least squares steps per ascent
 _RANK = 1e-9  # eigenvalues of normal equations relative to the largest that count as zero
 _LEAST_NEW = 1e-3  # norm of a unit beyond the tangent space, relative to its own; below, the fit has it already
 
@@ -93,7 +94,7 @@ def correlated_units(Z, known, residuals, n_units, rng):
     Q = _tangent_space(Z @ known.T > 0, Z)
     residuals = _without(Q, residuals[:, None])
     starts = []
-    for units, most in (_random_units(Z, rng, _FEW_CANDIDATES), len(Z)), (_near_units(known, rng), _PER_UNIT):
+    for units, most in (_random_units(Z, rng, _FEW_CANDIDATES), len(Z)), (_near_units(known, rng), _NEAR_ONE_UNIT):
         values, of = _correlations(Z, Q, units, residuals)[:, 0], np.arange(len(units)) // _NEAR
         order = np.argsort(-values)
         kept = [i for at, i in enumerate(order) if np.sum(of[order[:at]] == of[i]) < most][:_SOUGHT_ASCENTS]
@@ -155,7 +156,7 @@ def _near_units(known, rng):
 
 def _correlations(Z, Q, units, residuals):
     """Squared correlations (m, k) of units with residuals, both without the tangent space."""
-    block, found = max(1, _BLOCK_ENTRIES // len(Z)), []
+    block, found = max(1, BLOCK_ENTRIES // len(Z)), []
     for first in range(0, len(units), block):
         outputs = np.maximum(Z @ units[first : first + block].T, 0.0)
         sizes = np.linalg.norm(outputs, axis=0)
@@ -168,7 +169,7 @@ def _correlations(Z, Q, units, residuals):
 
 def _ascend(Z, Q, residual, value, unit):
     """Least squares over a unit's weights with its active samples fixed, repeated while the correlation rises."""
-    for _ in range(_STEPS):
+    for _ in range(_ASCENT_STEPS):
         active = Z * (Z @ unit > 0)[:, None]
         step = np.linalg.lstsq(_without(Q, active), residual[:, 0], rcond=_RANK)[0]
         size = np.linalg.norm(step)

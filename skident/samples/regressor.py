@@ -19,6 +19,7 @@ from skident.base.estimator import Estimator
 from skident.base.parameters import AT_LEAST_ONE, Interval, StrOptions, check_numbers, forgotten_on_error
 from skident.base.progress import StageLog
 from skident.base.undetected import undetected_share
+from skident.budget.constants import PREDICTED_ROWS
 from skident.network import FeedforwardNetwork
 from skident.optim import gram_work, one_thread
 
@@ -34,8 +35,6 @@ from .sample import Sample
 from .unit_signs import as_relu
 
 __all__ = ["TensorReLURegressor"]
-
-_PREDICTED_ROWS = 2**16  # rows per block of a prediction (memory)
 
 
 class TensorReLURegressor(RegressorMixin, Estimator):
@@ -372,8 +371,8 @@ class TensorReLURegressor(RegressorMixin, Estimator):
         check_is_fitted(self)
         X = checked_data(self, X, dtype=[np.float64, np.float32], reset=False)
         y = np.empty(len(X))
-        for start in range(0, len(X), _PREDICTED_ROWS):
-            rows = X[start : start + _PREDICTED_ROWS]
+        for start in range(0, len(X), PREDICTED_ROWS):
+            rows = X[start : start + PREDICTED_ROWS]
             rows = rows if self.input_box_ is None else self.input_box_.clipped(rows)
             y[start : start + len(rows)] = self.network_(rows)[:, 0] + rows @ self.linear_ + self.intercept_
         return y

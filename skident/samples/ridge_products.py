@@ -15,7 +15,7 @@ _SIGN_NUMBERS = 2**25  # of signs that are kept: 128 MB
 _ROWS_PER_PARAMETER = 64  # of more rows, a part is enough for the Gauss-Newton matrix
 _TOL = 5e-2  # relative residual of the conjugate gradients of a step (inexact Gauss-Newton)
 _MOST_PRODUCTS = 30  # conjugate gradient iterations of a step at most (budget)
-_LEAST = 1e-7  # of an eigenvalue of the preconditioner, relative to the largest
+_LEAST_EIGENVALUE = 1e-7  # of an eigenvalue of the preconditioner, relative to the largest
 
 
 class RidgeProducts:
@@ -62,7 +62,7 @@ class RidgeProducts:
         values, vectors = scipy.linalg.eigh(gram)
 
         def preconditioner(damping):
-            inverse = 1.0 / (np.maximum(values, _LEAST * values[-1]) + damping * gram[m, m])
+            inverse = 1.0 / (np.maximum(values, _LEAST_EIGENVALUE * values[-1]) + damping * gram[m, m])
             matrix = (vectors * inverse) @ vectors.T
             return lambda v: _packed(_columns(v, m, X.shape[1], last) @ matrix, m, last)
 

@@ -7,14 +7,13 @@ import functools
 
 import numpy as np
 
+from skident.budget.constants import COLLINEAR, CONSTANT
 from skident.optim import in_order
 
 __all__ = ["Sample"]
 
 _BLOCK_NUMBERS = 2**19  # of a block of rows where no batch size is given: 4 MB
 _KEPT_NUMBERS = 2**24  # whitened rows kept in memory: 128 MB
-_COLLINEAR = 1e-10  # eigenvalue of the correlation matrix below which a direction is constant
-_CONSTANT = 1e-13  # spread relative to the mean that is rounding
 _LARGE_WEIGHT = 1e50  # times squares of X, it may overflow
 _STRETCH = 64  # rows that stay together when some are drawn
 
@@ -77,7 +76,7 @@ def _whitener(covariance, sd):
     inverse_sd = np.divide(1.0, sd, out=np.zeros_like(sd), where=sd > 0)
     correlation = covariance * np.outer(inverse_sd, inverse_sd)
     values, vectors = np.linalg.eigh(correlation)
-    kept = values > _COLLINEAR * max(values[-1], 1.0)
+    kept = values > COLLINEAR * max(values[-1], 1.0)
     scaled = vectors[:, kept] / np.sqrt(values[kept])
     if kept.all():
         scaled = scaled @ vectors.T  # the symmetric root: it hardly moves when the data do
@@ -127,15 +126,15 @@ class Sample:
         covariance = s2 / total - np.outer(mean, mean)
         sd = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         # A spread that is rounding of the mean is none.
-        sd[sd <= _CONSTANT * np.abs(self.center)] = 0.0
+        sd[sd <= CONSTANT * np.abs(self.center)] = 0.0
         self.whitener = _whitener(covariance, sd)
         inverse_sd = np.divide(1.0, sd, out=np.zeros(d), where=sd > 0)
         m3, m4, variance, spread = self._sum(_shape_sums, self.center, inverse_sd, self.y_center)
         spread = float(spread / total)
-        _check_range("y", variance, spread if spread > _CONSTANT * abs(self.y_center) else 0.0)
+        _check_range("y", variance, spread if spread > CONSTANT * abs(self.y_center) else 0.0)
         self.skewness, self.kurtosis = m3 / total, np.where(sd > 0, m4 / total - 3.0, 0.0)
         self.y_scale = float(np.sqrt(variance / total))
-        if self.y_scale <= _CONSTANT * abs(self.y_center):
+        if self.y_scale <= CONSTANT * abs(self.y_center):
             self.y_scale = 0.0
         self._kept = None
         if n * self.dim <= _KEPT_NUMBERS and self.y_scale > 0:

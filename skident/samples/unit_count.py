@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 
+from skident.budget.constants import PATIENCE
 from skident.optim import best_of
 
 from .missing_unit import correlated_units
@@ -43,8 +44,7 @@ _MISSING_FTOL = 1e-6  # of these fits: the other units have to move as well
 _MISSING_PRICE = 4.0  # noise variances that such a unit must gain beyond the penalty: it is the best of far more
 _MISSING_ROUNDS = 3  # of adding missing units (budget)
 _MISSING_PARAMETERS = 400  # up to which missing units are sought this way (budget)
-_NEARLY_EXACT = 1e-8  # mean squared residual, in variances of y, from which a rough fit without noise is finished
-_PATIENCE = 2  # ridges in a row that may be added without gain
+_WITHOUT_NOISE = 1e-8  # mean squared residual, in variances of y, from which a rough fit without noise is finished
 _FOLDS = 3  # of the cross-validation that decides whether a unit improves the fit (budget)
 
 
@@ -153,7 +153,7 @@ def remove_ridge(sample, fit, rng):
     if not keep.sum():
         return RidgeFit(start.model, start.rss, 0, "target")
     rough = fit_ridges(sample, start.model, ftol=ROUGHLY, rough=True, rng=rng)
-    if is_exact(sample, rough.rss) or rough.rss > _NEARLY_EXACT * sample.total:
+    if is_exact(sample, rough.rss) or rough.rss > _WITHOUT_NOISE * sample.total:
         return rough
     return fit_ridges(sample, rough.model, rng=rng)  # to rounding, if the ridge was not needed
 
@@ -207,13 +207,13 @@ def select_size(sample, fit, rng, *, max_units, callback=None):
 
     Growth ends when two ridges in a row do not lower the criterion, taking away ends when the first raises it.
     """
-    best = _wider(sample, fit, rng, max_units, _PATIENCE, callback)
+    best = _wider(sample, fit, rng, max_units, PATIENCE, callback)
     for smaller in _narrower(sample, best, rng, callback):
         # Among exact fits the smallest is taken, though their criteria are equal.
         if is_exact(sample, smaller.rss) or criterion(sample, smaller) < criterion(sample, best):
             best = smaller
         # Of several ridges on one boundary, the first that is taken away may leave a little.
-        elif not is_exact(sample, best.rss) or smaller.rss > _NEARLY_EXACT * sample.total:
+        elif not is_exact(sample, best.rss) or smaller.rss > _WITHOUT_NOISE * sample.total:
             break
     return best
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.budget.constants import COLLINEAR
 from skident.optim.adam import Adam, batches
 
 from .ridge_model import EXACT, linear_model
@@ -17,14 +18,13 @@ __all__ = ["WideFit", "eliminate", "fit_wide", "wide_candidate"]
 _WIDTH = 2  # times the units searched for
 _STEPS = 8000  # of Adam (budget; tuned on relu/large)
 _BATCH = 512  # samples per step (tuned on relu/large)
-_RATE = 0.01  # of directions, whose length is 1; output weights and the linear function have theirs below it
+_DIRECTION_RATE = 0.01  # of directions, whose length is 1; output weights and the linear function have theirs below it
 _WEIGHT_RATE = 0.003  # learning rate of weights and biases (tuned on relu/large)
 _LINEAR_RATE = 0.001  # learning rate of the linear part (tuned on relu/large)
 _NORMALISE = 200  # steps between
 _START = 0.45  # norm of the first output weights
 _SHRINKAGE = 0.3  # times noise sqrt((k + 1) / n), of output weights: a third of what the noise does to a unit
 _NOISE = 0.1  # standard deviation of the noise, in those of y, if none is given (tuned on relu/large)
-_COLLINEAR = 1e-10  # eigenvalue, relative to the largest, below which columns are collinear (rounding)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def fit_wide(sample, width, rng, noise=_NOISE):
     a = rng.choice([-1.0, 1.0], width) * _START / math.sqrt(width)
     parameters = [p.astype(np.float32) for p in (W, a, np.append(start.u, start.c))]
     shrinkage = np.float32(_SHRINKAGE * noise * math.sqrt((k + 1) / sample.effective_rows))
-    adam = Adam(parameters, (_RATE, _WEIGHT_RATE, _LINEAR_RATE))
+    adam = Adam(parameters, (_DIRECTION_RATE, _WEIGHT_RATE, _LINEAR_RATE))
     for step, batch in zip(range(_STEPS), batches((X, y, w), _BATCH, rng)):
         adam.step(_gradients(*batch, parameters, shrinkage), 0.5 + 0.5 * math.cos(math.pi * step / _STEPS))
         if step % _NORMALISE == _NORMALISE - 1:
@@ -97,7 +97,7 @@ def eliminate(sample, wide, sizes):
     gram /= np.outer(scale, scale)
     A, right = gram[:-1, :-1], gram[:-1, -1]
     values, vectors = np.linalg.eigh(A)
-    inverse = (vectors / np.maximum(values, _COLLINEAR * values[-1])) @ vectors.T
+    inverse = (vectors / np.maximum(values, COLLINEAR * values[-1])) @ vectors.T
     coefficients = inverse @ right
     rss = max(1.0 - right @ coefficients, 0.0) * scale[-1] ** 2
     left, best = np.arange(m), (sizes(m, rss), np.arange(m))

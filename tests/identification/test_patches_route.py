@@ -173,7 +173,7 @@ def test_questions_that_do_not_suffice_leave_the_other_routes(monkeypatch):
 
 
 def test_time_that_does_not_suffice_leaves_the_other_routes(monkeypatch):
-    monkeypatch.setattr(patches_route, "_TIME_SHARE", 0.0)
+    monkeypatch.setattr(patches_route, "TIME_SHARE", 0.0)
     network = planted((10, 8, 9, 1), seed=3, scale=1.0)
     with pytest.warns(ConvergenceWarning, match="not exact"):
         model = identify(network, max_seconds=10.0, n_attempts=1, n_starts=1)

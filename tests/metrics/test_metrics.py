@@ -103,7 +103,7 @@ def test_subspace_distance_errors(A, B, message):
 @pytest.mark.parametrize("max_entries", [1, 300, 2**22])
 @pytest.mark.parametrize("radius", [0.0, 0.05, 0.2, 2.0])
 def test_rates_reference(rng, monkeypatch, radius, max_entries):
-    monkeypatch.setattr("skident.metrics._weights._MAX_ENTRIES", max_entries)
+    monkeypatch.setattr("skident.metrics._weights.BLOCK_ENTRIES", max_entries)
     true_weights, found = noisy_weights(rng)
     hits = [nearest_up_to_sign(v, unit(found)) <= radius for v in unit(true_weights)]
     misses = [nearest_up_to_sign(u, unit(true_weights)) > radius for u in unit(found)]

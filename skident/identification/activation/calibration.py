@@ -7,6 +7,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
+from ..constants import DIRECTIONS, SAME, VERY_FAR
 from ..query_points import query_block
 from .jumps import find_jumps
 from .other_models import OtherModel
@@ -18,9 +19,6 @@ _PLACES = 400  # at which outputs are compared over a short step (budget)
 _STEP = 1e-7  # standard deviations of that step: ReLU and tanh units change by 1e-8 and more
 _INSIDE = 1e-3  # distance of a probability from 0 and 1, of one that does not saturate
 _FEWEST_LEVELS = 5  # constant probabilities that differ: regions without active units have fewer
-_DIRECTIONS = 64  # in which outputs far out are compared
-_FAR = 1e6  # standard deviations of them: logits of ReLU networks are beyond 40 there
-_SAME = 1e-9  # difference of probabilities that are one level: these are 1e-16 apart
 _AT_LEVELS = 0.9  # of the directions, that lie on the commonest levels: on others, all units may be inactive
 _SAME_BEHIND = 3  # directions whose opposite has an equal level: none with a single sigmoid unit
 
@@ -81,18 +79,18 @@ def _isotonic(oracle, U, rng):
 
 def _sigmoid(oracle, rng):
     """As many levels far out as classes, none of them 0 or 1: a function of probabilities that are 0 or 1 there."""
-    E = rng.standard_normal((_DIRECTIONS // 2, oracle.n_inputs))
-    Y = _probabilities(oracle, np.stack([_FAR * E, -_FAR * E]))
+    E = rng.standard_normal((DIRECTIONS // 2, oracle.n_inputs))
+    Y = _probabilities(oracle, np.stack([VERY_FAR * E, -VERY_FAR * E]))
     flat = Y.reshape(-1, Y.shape[2])
-    levels, which, counts = np.unique(np.round(flat / _SAME), axis=0, return_inverse=True, return_counts=True)
+    levels, which, counts = np.unique(np.round(flat / SAME), axis=0, return_inverse=True, return_counts=True)
     common = np.argsort(-counts)[: max(2, Y.shape[2])]
     behind = np.sum(which.reshape(2, -1)[0] == which.reshape(2, -1)[1])
-    soft = np.all(np.abs(levels[common] * _SAME - 0.5) < 0.5 - 1e3 * _SAME)
-    if len(common) < 2 or counts[common].sum() < _AT_LEVELS * _DIRECTIONS or not soft or behind < _SAME_BEHIND:
+    soft = np.all(np.abs(levels[common] * SAME - 0.5) < 0.5 - 1e3 * SAME)
+    if len(common) < 2 or counts[common].sum() < _AT_LEVELS * DIRECTIONS or not soft or behind < _SAME_BEHIND:
         return None
     return OtherModel(
         "sigmoid calibration",
         "far out the probabilities take one level per class, and none of 0 and 1: sigmoid calibration (Platt scaling) "
         "of a classifier. Query the classifier before its calibration.",
-        f"{len(common)} levels in {counts[common].sum()} of {_DIRECTIONS} directions, {_FAR:g} standard deviations out",
+        f"{len(common)} levels in {counts[common].sum()} of {DIRECTIONS} directions, at {VERY_FAR:g} deviations",
     )

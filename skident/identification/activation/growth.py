@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.polynomial import chebyshev
 
+from skident.budget.constants import ROUNDINGS
 from skident.linalg import lapack
 
+from ..constants import LINE_POINTS
 from ..query_points import query_block
 
 __all__ = ["NOISE_SIGMAS", "classify_near_center", "growth", "is_linear_far_out", "polynomial_degree"]
@@ -24,7 +26,6 @@ _OSCILLATION = 0.05  # change from one radius to the next, relative to the outpu
 _POWER_ERROR = 0.02  # error of an exponent of growth: lower powers have died out to 1e-2 at these radii
 _MIN_CHANGE = 1e-4  # of the largest change: rays that change less have no exponent
 _LINES = 3  # through the center, on which polynomials are fitted
-_POINTS = 33  # per line: twice the coefficients of degree 8
 _POLYNOMIAL_RANGE = 3.0  # standard deviations along each axis: leaves the region where tanh is a polynomial
 _POLYNOMIAL_TOL = 1e-10  # residual relative to the largest output, that is rounding
 _STRAIGHT_CHORDS = 0.9  # share of chords that must agree: half of those far out cross the hyperplane of a single unit
@@ -37,7 +38,6 @@ _NEAR_RANGE_CROWDED = 0.2  # `_NEAR_RANGE` if nearly all intervals contain an ac
 _NEAR_RANGE_ROUNDED = 1.0  # `_NEAR_RANGE` for rounded outputs, where trained units may be close together
 _PIECEWISE_STRAIGHT = 0.4  # share of second differences that vanish, of piecewise linear functions
 _LINEAR_STRAIGHT = 0.99  # `_PIECEWISE_STRAIGHT` of linear functions
-_ROUNDINGS = 16.0  # eps of a value, by which second differences of a line may be off
 _BEND = 100.0  # times that tolerance, beyond which a second difference is no rounding
 _TINY_WINDOWS = 200  # in which the errors of rounded values are measured (budget)
 _TINY_STEP = 1e-3  # standard deviations: curvature is a millionth there, and few windows contain a boundary
@@ -76,8 +76,8 @@ def growth(oracle, rng, noise=0.0, farthest=1e5):
 
 def polynomial_degree(oracle, rng, degrees, noise=0.0):
     """The first of some degrees of which the outputs are polynomials on lines through the center; None if none."""
-    E, t = rng.standard_normal((_LINES, oracle.n_inputs)), np.cos(np.pi * (np.arange(_POINTS) + 0.5) / _POINTS)
-    Y = oracle((_POLYNOMIAL_RANGE * t[:, None, None] * E).reshape(-1, oracle.n_inputs)).reshape(_POINTS, -1)
+    E, t = rng.standard_normal((_LINES, oracle.n_inputs)), np.cos(np.pi * (np.arange(LINE_POINTS) + 0.5) / LINE_POINTS)
+    Y = oracle((_POLYNOMIAL_RANGE * t[:, None, None] * E).reshape(-1, oracle.n_inputs)).reshape(LINE_POINTS, -1)
     for degree in degrees:
         Q, _ = lapack.qr(chebyshev.chebvander(t, degree))
         tol = _POLYNOMIAL_TOL * np.abs(Y).max() + NOISE_SIGMAS * np.max(noise)
@@ -121,7 +121,7 @@ def _classify_on_lines(pre_activation, rng, reach, scale):
         bend, tol = np.abs(np.diff(Z, 2, axis=0)), scale * (error[:-2] + 2.0 * error[1:-1] + error[2:])
         precise = np.isfinite(tol) & (tol < pre_activation.precise)
         n_precise += int(precise.sum())
-        tol = tol + _ROUNDINGS * np.finfo(float).eps * np.abs(Z[1:-1])
+        tol = tol + ROUNDINGS * np.finfo(float).eps * np.abs(Z[1:-1])
         n_zero += int(np.sum(precise & (bend <= tol)))
         n_bent += int(np.sum(precise & (bend > _BEND * tol)))
     if n_precise < _MIN_PRECISE or n_zero < _PIECEWISE_STRAIGHT * n_precise:

@@ -10,18 +10,18 @@ from skident.linalg import lapack
 from skident.network import get_activation
 from skident.optim import BatchedSeparableProblem, Ending, batched_levenberg_marquardt, fit_coefficients
 
+from ..constants import MANY_ROUNDINGS
 from .growth import NOISE_SIGMAS
 
 __all__ = ["Interval", "find_interval", "growing_profile", "settling_profile"]
 
 _DISTANCE = 1e4  # of the line from the center, in sqrt(D) standard deviations: units are some 1e-4 of it wide
-_REACH = 3.0  # half length of the line, in units of that distance: crosses nine hyperplanes in ten
+_HALF_LENGTH = 3.0  # half length of the line, in units of that distance: crosses nine hyperplanes in ten
 _COARSE = 121  # points of the line
 _FINE = 41  # points of a part of it
 _MAX_BENT = 3  # second differences in a row by which a unit on the coarse line may bend; more are several units
 _GAP = 3  # second differences of zero between two units
 _MARGIN = 3  # points of the line beside an interval, on which it is straight
-_ROUNDINGS = 64.0  # eps of the largest output by which outputs may be off
 _BENT = 4.0  # times their error, beyond which second differences are no error: 1 + 2 + 1 outputs
 _SHARP = 1e-9  # width of an interval relative to the distance, from which the unit is a corner or a jump
 _MAX_ZOOMS = 60  # each shortens the interval to 0.6 or less: 1e-13 after all
@@ -58,7 +58,7 @@ def find_interval(oracle, rng, noise):
     """
     E = lapack.qr(rng.standard_normal((oracle.n_inputs, 2)))[0].T * np.sqrt(oracle.n_inputs)
     start, direction = _DISTANCE * E[0], E[1]
-    t = _DISTANCE * _REACH * (np.linspace(-1.0, 1.0, _COARSE) + rng.uniform(-0.5, 0.5) / _COARSE)
+    t = _DISTANCE * _HALF_LENGTH * (np.linspace(-1.0, 1.0, _COARSE) + rng.uniform(-0.5, 0.5) / _COARSE)
     Y = oracle(start + t[:, None] * direction)
     size = Y.std(axis=0)
     if not size.max() > 0:
@@ -75,7 +75,7 @@ def find_interval(oracle, rng, noise):
 
 def _error(largest, noise):
     """Error of outputs of a given size: rounding and noise."""
-    return _ROUNDINGS * np.finfo(float).eps * largest + NOISE_SIGMAS * noise
+    return MANY_ROUNDINGS * np.finfo(float).eps * largest + NOISE_SIGMAS * noise
 
 
 def _bent_runs(y, noise):
@@ -106,7 +106,7 @@ def _refined(interval, oracle, noise):
         bent = bent[: 1 + np.argmax(np.append(np.diff(bent), _GAP + 1) > _GAP)]  # the first unit of several
         new_low, new_high = t[bent[0]] - step, t[bent[-1] + 2] + step
         if new_high - new_low > _FULL * (high - low):
-            return replace(interval, error=error / _ROUNDINGS)
+            return replace(interval, error=error / MANY_ROUNDINGS)
         interval = replace(interval, low=max(low, new_low), high=min(high, new_high))
     return None
 

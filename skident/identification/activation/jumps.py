@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..constants import INPUT_REACH, LINE_POINTS
 from ..query_points import query_block
 
 __all__ = ["Jumps", "find_jumps", "is_piecewise_constant", "spacing_of_thresholds"]
 
 _LINES = 8  # through samples of X (budget)
-_POINTS = 33  # per line
-_REACH = 2.0  # standard deviations along every input, to either side
 _STANDS_OUT = 0.2  # share of a change that those beside it do not have, of a jump; smooth units have 0.1 per interval
 _PARTS = 8  # into which the interval of a jump is divided per round
 _ROUNDS = 10  # of division: to 1e-10 standard deviations
@@ -70,14 +69,14 @@ def find_jumps(oracle, U, rng, constant=False):
     """
     D, tol = oracle.n_inputs, _smallest_jump(oracle, constant)  # per output, and 1 after the division by it
     start = U[rng.randint(len(U), size=_LINES)]
-    low, high = np.minimum(U.min(axis=0), -_REACH), np.maximum(U.max(axis=0), _REACH)
+    low, high = np.minimum(U.min(axis=0), -INPUT_REACH), np.maximum(U.max(axis=0), INPUT_REACH)
     ends = np.where(rng.uniform(size=(_LINES, D)) < 0.5, low, high)
     start, ends = (oracle.clip_to_range(part) for part in (0.1 * start + 0.9 * (low + high - ends), ends))
-    t = np.linspace(0.0, 1.0, _POINTS)[None, :, None]
+    t = np.linspace(0.0, 1.0, LINE_POINTS)[None, :, None]
     Y = query_block(oracle, start[:, None] * (1.0 - t) + ends[:, None] * t) / tol
     some, k, sharp = _sharpest(Y)
     start, ends = start[some], ends[some]
-    left, right = k[some] / (_POINTS - 1.0), (k[some] + 1.0) / (_POINTS - 1.0)
+    left, right = k[some] / (LINE_POINTS - 1.0), (k[some] + 1.0) / (LINE_POINTS - 1.0)
     sizes = [sharp[some]]
     for _ in range(_ROUNDS):
         if not len(left):
@@ -142,7 +141,7 @@ def spacing_of_thresholds(oracle, point, i, beside=None):
     ``beside`` is an input that is moved far away first: dynamic quantization takes its spacing from the largest one.
     Some 1,000 to 6,000 queries.
     """
-    base, reach = point.copy(), _REACH
+    base, reach = point.copy(), INPUT_REACH
     if beside is not None:
         j, value = beside
         base[j] = value
@@ -152,7 +151,7 @@ def spacing_of_thresholds(oracle, point, i, beside=None):
         rows[:, i] = base[i] + t
         # The farthest rows stay in every batch: its extremes may set the scale of a quantization.
         ends = np.repeat(base[None], 2, axis=0)
-        ends[:, i] = base[i] + np.array([-_REACH, _REACH])
+        ends[:, i] = base[i] + np.array([-INPUT_REACH, INPUT_REACH])
         Y = oracle(np.vstack([rows, ends]))[:_FINE]
         at = np.flatnonzero(np.any(np.diff(Y, axis=0) != 0.0, axis=1))
         if len(at) * _CELLS <= _FINE:

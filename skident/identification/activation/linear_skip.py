@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..constants import FARTHEST, SAME
+
 __all__ = ["WithoutLinearPart", "far_linear_part"]
 
-_DISTANCE = 1e5  # of the points, in standard deviations: units of weight 1e-3 have settled
 _STEP = 1e-2  # of the differences, over the distance: a unit changes on one in some hundred, and rounding stays 1e-14
 _POINTS = 8  # at which gradients are compared (budget: 2 D queries each)
-_SAME = 1e-9  # difference of two gradients, over the largest entry, that is rounding
 _AGREEING = 0.6  # share of the points that must agree in every entry
 
 
@@ -20,15 +20,15 @@ def far_linear_part(oracle, rng):
     units contribute to half of the points. In standardized inputs and outputs; ``2 D`` queries at 8 points.
     """
     D = oracle.n_inputs
-    points = _DISTANCE * rng.standard_normal((_POINTS, D))
-    step = _STEP * _DISTANCE * np.concatenate([np.eye(D), -np.eye(D)])
+    points = FARTHEST * rng.standard_normal((_POINTS, D))
+    step = _STEP * FARTHEST * np.concatenate([np.eye(D), -np.eye(D)])
     Y = oracle((points[:, None] + step).reshape(-1, D)).reshape(_POINTS, 2, D, -1)
-    gradients = (Y[:, 0] - Y[:, 1]) / (2.0 * _STEP * _DISTANCE)
+    gradients = (Y[:, 0] - Y[:, 1]) / (2.0 * _STEP * FARTHEST)
     shared = np.median(gradients, axis=0)
     largest = np.abs(shared).max()
-    if largest * _DISTANCE <= 1.0:
+    if largest * FARTHEST <= 1.0:
         return None
-    same = np.mean(np.abs(gradients - shared) <= _SAME * largest, axis=0)
+    same = np.mean(np.abs(gradients - shared) <= SAME * largest, axis=0)
     return shared if same.min() >= _AGREEING else None
 
 

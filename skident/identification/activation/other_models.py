@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..constants import DIRECTIONS, SAME
 from ..query_points import query_block
 from .growth import polynomial_degree
 from .jumps import find_jumps, is_piecewise_constant, spacing_of_thresholds
@@ -33,10 +34,8 @@ _ROUNDINGS = 32.0  # eps of the largest output by which outputs may be off
 _ZERO_SHARE = 0.5  # of differences that vanish, of piecewise polynomials
 _BETWEEN_SHARE = 0.05  # of differences near the rounding, of piecewise polynomials at most
 _CLEAR = 30.0  # times that rounding, beyond which a difference is none
-_DIRECTIONS = 64  # in which outputs far out are compared
 _FAR = (1e3, 1e4, 1e5)  # standard deviations of them
 _FAR_HALF = (1e2, 3e2, 1e3)  # `_FAR` for float16, which ends at 65,504
-_SAME = 1e-9  # difference relative to the spread near the center, of outputs that are constant far out
 _ON_RAYS = 1e-2  # change along a ray over that between rays, of outputs that are constant along rays
 _GROWTH = 10.0  # spread far out over that near the center, of outputs that are linear along rays: 1e3 and more
 _ARCS = 12  # short arcs far out, on which bends are counted
@@ -242,12 +241,12 @@ def _piece_degree(oracle, rng):
 
 def _far_out(oracle, rng):
     """Local kernels, which are constant far out, and normalized layers, which are constant along rays."""
-    E = rng.standard_normal((_DIRECTIONS, oracle.n_inputs))
+    E = rng.standard_normal((DIRECTIONS, oracle.n_inputs))
     radii = _FAR_HALF if oracle.precision.kind == "float16" else _FAR
     near = oracle(E)
     Y = query_block(oracle, np.array(radii)[:, None, None] * E)
     error = float(np.max(oracle.accuracy.std)) * 10.0
-    if np.ptp(Y.reshape(-1, Y.shape[2]), axis=0).max() <= max(_SAME * np.ptp(near, axis=0).max(), error):
+    if np.ptp(Y.reshape(-1, Y.shape[2]), axis=0).max() <= max(SAME * np.ptp(near, axis=0).max(), error):
         return _local_kernel(oracle, rng)
     rounding = np.finfo(float).eps * np.abs(Y).max(axis=(0, 1))
     spread = np.maximum(np.maximum(np.ptp(Y[-1], axis=0), rounding), np.finfo(float).tiny)
@@ -278,7 +277,7 @@ def _local_kernel(oracle, rng):
         "local kernel",
         "the outputs are one constant far out in all directions: a local kernel (support vectors or a Gaussian process "
         "with an RBF kernel), or units that all saturate on one side.",
-        f"{_DIRECTIONS} directions",
+        f"{DIRECTIONS} directions",
     )
 
 

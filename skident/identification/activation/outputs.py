@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import erf, erfinv, expit, logit
 
+from skident.budget.constants import ROUNDINGS
 from skident.linalg import lapack
 from skident.oracle import are_probabilities, logits_from_probabilities, probability_bounds
 from skident.oracle.black_box import refuse_batch_dependence
 
+from ..constants import VERY_FAR
 from .growth import NOISE_SIGMAS, classify_near_center
 
 __all__ = ["OutputEvidence", "PreActivationOracle", "detect_output_activation", "inverse"]
@@ -18,7 +20,6 @@ __all__ = ["OutputEvidence", "PreActivationOracle", "detect_output_activation", 
 _SPREADS = (1.0, 3.0, 30.0, 1e4, 1e5)  # standard deviations of the inputs, near the center and far out
 _FARTHEST_SHARES = (1.0, 1.0, 1.0, 0.1, 1.0)  # of the farthest distance, at which they end
 _SAMPLES = 40  # per spread
-_ROUNDINGS = 16.0  # roundings of its number format that an output may be off
 _AT_LIMIT = 1e-9  # distance from a limit at which an output has reached it
 _MAX_NEAR = 0.75  # share of outputs near the center that may be at a limit: else they are labels, or clipped
 _MIN_FAR = 0.2  # share of outputs far out that must be: units that are off leave some of them
@@ -40,11 +41,10 @@ _SINGLE_TOL = (
 
 _CIRCLES = 3  # great circles; the jumps of the first one are matched with those of the others
 _CIRCLE_POINTS = 400  # on half of each
-_FAR = 1e6  # standard deviation of their points: units are 1e-6 of a radian wide
 _JUMP = 30.0  # errors from which a change is a jump
 _SAME_JUMP = 1e-6  # relative difference of two equal jumps
 _MIN_JUMPS = 3  # on a circle, and on the others
-_MANY = 0.5  # share of jumps that must be matched on the right scale
+_MATCHED_JUMPS = 0.5  # share of jumps that must be matched on the right scale
 _FEWER = 0.75  # times that share that may be matched on a wrong scale
 _BY_CHANCE = 1.037  # factor of the jumps after which few may be matched; no simple ratio of jumps
 
@@ -220,7 +220,7 @@ def _reached(Y, low, high, error):
 
 
 def _rounding(precision):
-    return _ROUNDINGS * precision.eps
+    return ROUNDINGS * precision.eps
 
 
 def _unbounded(Y, error):
@@ -288,16 +288,16 @@ def _straight_tails(inner, E):
 def _from_jumps(oracle, rng, within, noise):
     """Linear or one of the activations `within`, by the jumps of units that settle, on great circles."""
     angles, circles = np.pi * (np.arange(_CIRCLE_POINTS) + 0.5) / _CIRCLE_POINTS, []
-    for a, b in _FAR * rng.standard_normal((_CIRCLES, 2, oracle.n_inputs)):
+    for a, b in VERY_FAR * rng.standard_normal((_CIRCLES, 2, oracle.n_inputs)):
         circles.append(_raw_outputs(oracle, np.cos(angles)[:, None] * a + np.sin(angles)[:, None] * b))
     shares = {name: _matched_jumps(name, circles, oracle, noise) for name in ("identity", *within)}
     best = max(shares, key=shares.get)
     others = max(share for name, share in shares.items() if name != best)
     by_chance = _matched_jumps(best, circles, oracle, noise, _BY_CHANCE)
-    if shares[best] >= _MANY and others <= _FEWER * shares[best] and by_chance < 0.5 * _MANY:
+    if shares[best] >= _MATCHED_JUMPS and others <= _FEWER * shares[best] and by_chance < 0.5 * _MATCHED_JUMPS:
         return OutputEvidence(best, "", f"{shares[best]:.0%} of the jumps far out recur before it")
     rival, low = ("sigmoid", 0) if "sigmoid" in within else ("tanh", -1)
-    seen = f"jumps far out {'are alike' if shares[best] >= _MANY else 'differ'} before any"
+    seen = f"jumps far out {'are alike' if shares[best] >= _MATCHED_JUMPS else 'differ'} before any"
     return OutputEvidence("identity", f"outputs stay between {low} and 1, as behind {rival}", seen, rival=rival)
 
 

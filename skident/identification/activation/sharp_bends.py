@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget.constants import ROUNDS
+
+from ..constants import INPUT_REACH
 from ..query_points import query_block
 from .other_models import OtherModel
 
 __all__ = ["count_sharp_bends", "recognize_sharp_bends"]
 
 _LINES = 12  # near the center (budget)
-_REACH = 2.0  # standard deviations of each input, to either side
 _POINTS = 129  # per line
 _PARTS = 16  # into which the two intervals around the sharpest bend are divided per round
-_ROUNDS = 4  # of division: to 1e-5 standard deviations
 _KEPT = 0.3  # share of the change of slope left at the end, of a sharp bend: a smooth one keeps 1e-3 or less
 _SAME = (0.5, 2.0)  # of the change of slope left by the last round: 1 at a sharp bend, 1/8 at a smooth one, 8 at a jump
 _ROUNDINGS = 1e3  # eps of the outputs that the bend exceeds in the end
@@ -36,8 +37,8 @@ def recognize_sharp_bends(oracle, rng):
 def count_sharp_bends(oracle, rng):
     """On how many of 12 lines near the center the largest bend of outputs is sharp. 2,400 queries."""
     start, direction = rng.standard_normal((2, _LINES, 1, oracle.n_inputs))
-    t, rows, sizes = np.tile(np.linspace(-_REACH, _REACH, _POINTS), (_LINES, 1)), np.arange(_LINES), []
-    for _ in range(_ROUNDS + 1):
+    t, rows, sizes = np.tile(np.linspace(-INPUT_REACH, INPUT_REACH, _POINTS), (_LINES, 1)), np.arange(_LINES), []
+    for _ in range(ROUNDS + 1):
         Y = query_block(oracle, start + t[:, :, None] * direction)
         bend, step = np.abs(np.diff(Y, 2, axis=1)).max(axis=2), t[:, 1] - t[:, 0]
         k = bend.argmax(axis=1)

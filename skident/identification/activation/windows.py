@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..constants import SECOND_DIFFERENCE, STRAIGHT
 from ..query_points import query_block
 from .growth import is_linear_far_out
 
@@ -14,8 +15,6 @@ _HALF_LENGTH = 0.01  # in sqrt(D) standard deviations; 64 + 64 ReLU units leave 
 _MAX_LENGTHENING = 3.0  # longer windows contain an activation boundary in most places
 _SHORTENING = 0.03  # of windows for outputs of double precision: 1,000 units leave most of them straight
 _USUAL_ERROR = 1.3e-7  # relative error of float32 outputs, for which the half length is made
-_STRAIGHT = 4.0  # standard deviations of a second difference; its own is sqrt(6) times that of an output
-_SECOND_DIFFERENCE = 6.0**0.5  # root of 1 + 4 + 1
 _PIECEWISE_SHARE = 0.25  # of straight windows; ReLU networks have 0.44 to 0.84, smooth ones 0 to 0.05
 _LINEAR_SHARE = 0.99  # of straight windows
 _LONGER = 10.0  # factor by which windows grow while all are straight but the outputs are not linear: 1 % of them bend
@@ -52,4 +51,4 @@ def _straight_share(oracle, std, rng, lengthening):
     before, after = oracle.representable(U - E), oracle.representable(U + E)
     F = query_block(oracle, np.stack([before, 0.5 * (before + after), after], axis=1))
     bend = np.abs(F[:, 0] - 2.0 * F[:, 1] + F[:, 2]) / np.maximum(std, np.finfo(float).tiny)
-    return float(np.mean(bend.max(axis=1) < _STRAIGHT * _SECOND_DIFFERENCE))
+    return float(np.mean(bend.max(axis=1) < STRAIGHT * SECOND_DIFFERENCE))

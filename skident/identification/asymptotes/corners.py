@@ -11,6 +11,8 @@ from skident.fitting.linear_units import reflection_slope
 from skident.linalg import lapack
 from skident.oracle import NotIdentified
 
+from ..constants import FAR_LEFT, SHORTER
+
 __all__ = ["CURVED", "Corner", "FarLine", "Profile", "far_gradients", "find_corners", "fit_profile", "rounding_far_out"]
 
 _INSIDE = np.linspace(0.0, 1.0, 18)[1:-1]  # positions tested for curvature, as parts of an interval
@@ -145,7 +147,6 @@ _GRID = 2401  # pre-activations at which the activation's largest deviation is s
 _MIN_SIZE = 300.0  # of a profile's largest value, in units of the outputs' rounding
 _MAX_RESIDUAL_ROUNDING = 100.0  # of the fit, in units of the outputs' rounding
 _MAX_RESIDUAL = 1e-7  # of the fit, added to that, relative to the profile's largest value
-_FAR_LEFT = -1e3  # pre-activation at which an activation has reached its left limit
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ def fit_profile(line, corner, activation):
     largest = float(deviations[np.argmax(np.abs(deviations))])
     if abs(largest) < _MIN_SIZE * tol:
         return None
-    low = float(activation(np.array([_FAR_LEFT]))[0])
+    low = float(activation(np.array([FAR_LEFT]))[0])
     reflects = bool(np.isclose(reflection_slope(activation), 1.0))
     fits = []
     for sign in (1,) if reflects else (1, -1):
@@ -213,7 +214,6 @@ CURVED = 6.0  # times their rounding bound, from which deviations of outputs fro
 _RAYS = 64  # along which rounding is measured; few of them run along a unit's hyperplane
 _MAX_ROUNDING = 1e-11  # of the outputs: larger median second differences are no rounding
 _MARGIN = 15.0  # times the median rounding, that hardly any output's error exceeds
-_SHORTER = 0.3  # factor of a step that crosses a unit
 _TRIES = 16  # such factors: 4e-9 of the first step
 _STEP_CURVED = 4.0  # as `CURVED`, of second differences: 1 + 2 + 1 outputs
 
@@ -282,5 +282,5 @@ def far_gradients(line, t, steps, rng):
         point, axis = point[crosses], axis[crosses]
         if len(point) == 0:
             return np.swapaxes(slopes, 1, 2) @ frame
-        steps[point, axis] *= _SHORTER
+        steps[point, axis] *= SHORTER
     raise NotIdentified("profiles", "crowded", "however short the steps of a gradient are, they cross units.")

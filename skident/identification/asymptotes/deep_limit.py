@@ -27,7 +27,7 @@ _BISECTIONS = 60  # of the way between them: to rounding
 _CLEAR = 0.4  # of the distance to the next boundary that a profile covers
 _POINTS = 801  # of a profile: hundred per width in the end (budget)
 _ENDS = 0.1  # share of a profile on either side that shows the two lines
-_ZOOM = 30.0  # factor by which a profile is shortened at a time
+_SHORTENING = 30.0  # factor by which a profile is shortened at a time
 _ZOOMS = 8  # from 1e5 to 1e-6 standard deviations
 _TRIES = 8  # crossings per unit at most (budget)
 _STEPS = 6  # of a fit, which converges quadratically
@@ -275,7 +275,7 @@ def _profile(oracle, crossing, activation, area):
         jump, corner, width = _corner(t, y, area)
         if jump <= 0:
             return start, 1.0, np.inf
-        wanted = max(2.0 * tail * width, half / _ZOOM)
+        wanted = max(2.0 * tail * width, half / _SHORTENING)
         if wanted > 0.5 * half:
             break
         half, center = wanted, center + corner

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
+from skident.budget.constants import UNIFORM
 from skident.linalg import lapack, svd
 from skident.oracle import NotIdentified
 
+from ..constants import OUTPUTS_PER_UNKNOWN
 from ..piecewise.kernel.lines import Line, Table
 from ..piecewise.kernel.output_error import Probe
 from ..piecewise.kernel.scan import scan_line
@@ -26,8 +28,7 @@ _SAME_ERRORS = 2.0  # errors of two normals up to which they are one unit's; the
 _MIN_ERROR = 1e-6  # of a normal, in radians: rounding of float32
 _RADII = (1e5, 1e5, 1e4, 3e3)  # of the points that refine units; positions are known to 1e-6 of the radius
 _MIN_DISTANCE = 100.0  # of these points from every hyperplane, in standard deviations: units are less wide
-_MARGIN = 1.5  # errors of a normal by which its hyperplane may be elsewhere; these are bounds
-_ROWS = 4.0  # points per unknown of that fit
+_NORMAL_ERRORS = 1.5  # errors of a normal by which its hyperplane may be elsewhere; these are bounds
 _DRAWS = 32  # candidates per point, of which those near a hyperplane are left out
 _FEWEST_ROWS = 1.5  # points per unknown, fewer than which are no fit
 _NO_EFFECT = 100.0  # mean square of a unit's coefficients in errors, up to which it has no effect
@@ -35,7 +36,6 @@ _ALIKE = 0.9  # cosine of normals that may be one unit's, of which one is left o
 _WINDOWS = 64  # in which rounding is measured
 _WINDOW = 1e-3  # their half length over the radius: hardly one contains a hyperplane
 _MEDIAN_BEND = 0.6745 * 6.0**0.5  # median of second differences of outputs with errors of standard deviation 1
-_UNIFORM = 12.0**-0.5  # standard deviation of an error uniform over one spacing
 _ERROR_STDS = 3.0  # standard deviations that bound an output's error
 
 
@@ -89,7 +89,7 @@ def _error_far_out(oracle, rng):
     U, E = FAR_RADIUS * rng.standard_normal((2, _WINDOWS, oracle.n_inputs))
     before, middle, after = (oracle(U + step * _WINDOW * E) for step in (-1.0, 0.0, 1.0))
     std = np.median(np.abs(before - 2.0 * middle + after), axis=0) / _MEDIAN_BEND
-    rounding = _UNIFORM * oracle.precision.eps * np.sqrt(np.mean(middle**2, axis=0))
+    rounding = UNIFORM * oracle.precision.eps * np.sqrt(np.mean(middle**2, axis=0))
     return np.maximum(std, rounding + np.finfo(float).tiny)
 
 
@@ -165,7 +165,7 @@ class _PiecewiseFit:
 
     def __init__(self, oracle, units, radius, std, rng):
         m, D = units.normals.shape
-        U = _points_between(units, radius, int(_ROWS * (m + 1) * (D + 1)), rng)
+        U = _points_between(units, radius, int(OUTPUTS_PER_UNKNOWN * (m + 1) * (D + 1)), rng)
         if len(U) < _FEWEST_ROWS * (m + 1) * (D + 1):
             raise NotIdentified("profiles", "crowded", f"{m} units leave hardly a point far out between hyperplanes.")
         Z = np.column_stack([U / radius, np.ones(len(U))])
@@ -226,7 +226,7 @@ def _points_between(units, radius, n, rng):
         # A position measured at a large distance is off by the normal's error there, which cancels at that distance.
         errors = units.normal_errors * np.maximum(lengths, FAR_RADIUS)
         errors = np.minimum(errors, units.normal_errors * lengths + units.position_errors)
-        away = np.abs(U @ units.normals.T + units.positions) > np.maximum(_MIN_DISTANCE, _MARGIN * errors)
+        away = np.abs(U @ units.normals.T + units.positions) > np.maximum(_MIN_DISTANCE, _NORMAL_ERRORS * errors)
         parts.append(U[away.all(axis=1)][:missing])
         missing -= len(parts[-1])
         if missing == 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget.constants import FINE_RANK_TOL, FTOL, STEPS
 from skident.fitting.linear_units import with_linear_units
 from skident.fitting.standard_errors import parameter_jacobian
 from skident.linalg import lapack, svd
@@ -14,10 +15,7 @@ __all__ = ["with_missing_units"]
 
 _N_CANDIDATES = 1000  # random units (budget): in ten dimensions, one of them has a cosine of 0.8 with any other unit
 _N_FITTED = 10  # candidates that are fitted (budget)
-_STEPS = 30  # of these fits (budget)
-_FTOL = 1e-3  # relative gain of their last steps
 _NORM_SPREAD = 0.3  # standard deviation of the logarithm of candidates' norms around those of the other units
-_RANK_TOL = 1e-10  # of the largest diagonal entry of R: combinations of parameters without effect
 
 
 def with_missing_units(network, activation, U, Y, rng):
@@ -66,7 +64,7 @@ class _Tangent:
         J = J.reshape(Y.size, -1)
         Q, R, _ = lapack.scipy_qr(J, mode="economic", pivoting=True, check_finite=False)
         diagonal = np.abs(np.diag(R))
-        self.Q = Q[:, diagonal > _RANK_TOL * diagonal[0]]
+        self.Q = Q[:, diagonal > FINE_RANK_TOL * diagonal[0]]
         self.left = self.project(((Y - network(U)) / self.scale).ravel())
         direction = svd(self.left.reshape(Y.shape), full_matrices=False)[2][0]
         self.direction, self.outgoing = direction, direction * self.scale
@@ -104,4 +102,4 @@ class _Tangent:
         def cost(x):
             return float(np.sum(residual(x) ** 2))
 
-        return levenberg_marquardt(cost, linearize, start, max_iter=_STEPS, ftol=_FTOL)
+        return levenberg_marquardt(cost, linearize, start, max_iter=STEPS, ftol=FTOL)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from skident.budget.constants import FTOL, RIDGE, ROUNDS
 from skident.fitting.design import design_points
 from skident.fitting.linear_units import reflection_slope, with_linear_units
 from skident.fitting.polish import NOISY_OUTPUTS, polish_network
@@ -15,6 +16,7 @@ from skident.network import Activation, Architecture, FeedforwardNetwork, get_ac
 from skident.optim import DenseNormalEquations, levenberg_marquardt
 from skident.oracle import NotIdentified
 
+from ..constants import FAR_LEFT, NORM_SPREAD
 from .missing_units import with_missing_units
 
 __all__ = ["fit_near_center"]
@@ -22,14 +24,9 @@ __all__ = ["fit_near_center"]
 _STARTS = (0.3, 1.0, 3.0, 10.0)  # norms of units at the start, in pre-activations per standard deviation
 _FIRST_STEPS = 10  # of every start, after which the best one goes on
 _LAST_STEPS = 50  # of that one
-_FTOL = 1e-3  # relative gain of its last steps
 _MAX_LOG_NORM = 12.0  # of norms: larger ones are diverging fits
 _ROWS = 8  # points per unknown of one output
-_FAR_LEFT = -1e3  # pre-activation at which an activation has reached its left limit
-_NORM_SPREAD = 0.5  # usual deviation of log norms
-_ROUNDS = 4  # of fits with that prior, which weakens with the residual
 _MIN_POSITION_ERROR = 1e-3  # units are not ReLUs at the distance where positions are measured
-_RIDGE = 1e-12  # of the normal equations, relative to their mean diagonal: units that do not vary at any point
 _POLISH_STEPS = 40  # of the fit of all parameters (budget): from 1e-7, some five suffice
 _POLISHES = 5  # in a row at most (budget): a single one gives up when it is slow
 _TRIALS = 4  # of such units, each of which may be a local minimum (budget)
@@ -67,7 +64,7 @@ class _NormFit:
 
     def __post_init__(self):
         start = self.start
-        object.__setattr__(self, "low", float(self.g(np.array([_FAR_LEFT]))[0]))
+        object.__setattr__(self, "low", float(self.g(np.array([FAR_LEFT]))[0]))
         object.__setattr__(self, "reflects", bool(np.isclose(reflection_slope(self.g), 1.0)))
         object.__setattr__(self, "H", start.U @ start.normals)
         object.__setattr__(self, "Z", np.column_stack([start.U, np.ones(len(start.U))]))
@@ -113,7 +110,7 @@ class _NormFit:
         """The same fit with log norms kept near those of x, the positions near the start: as far as residuals allow."""
         variance = self._squares(x) / self.start.Y.size
         weights = np.zeros(len(x))
-        weights[: self.m] = variance / _NORM_SPREAD**2
+        weights[: self.m] = variance / NORM_SPREAD**2
         weights[self.m : 2 * self.m] = variance / self.start.position_errors**2
         center = np.concatenate([np.full(self.m, np.median(x[: self.m])), self.start.positions])
         return replace(self, weights=weights, center=np.concatenate([center, np.zeros(len(x) - 2 * self.m)]))
@@ -140,7 +137,7 @@ class _NormFit:
             for k in range(p)
         ]
         A, g = sum(j.T @ j for j in J), sum(j.T @ residual[:, k] for k, j in enumerate(J))
-        A.flat[:: len(A) + 1] += _RIDGE * np.trace(A) / len(A)
+        A.flat[:: len(A) + 1] += RIDGE * np.trace(A) / len(A)
         if self.weights is not None:
             A.flat[:: len(A) + 1] += self.weights
             g += self.weights * (x - self.center)
@@ -189,7 +186,7 @@ def _best_norms(units, U, Y, name):
     fit = _NormFit(start, get_activation(name))
     starts = [_minimized(fit.with_prior(x), x, _FIRST_STEPS) for x in map(fit.first, _STARTS)]
     x = min(starts, key=lambda r: r.cost).x
-    for _ in range(_ROUNDS):
+    for _ in range(ROUNDS):
         x = _minimized(fit.with_prior(x), x, _FIRST_STEPS).x
     result = _minimized(fit, x, _LAST_STEPS)
     x = result.x.copy()
@@ -200,7 +197,7 @@ def _best_norms(units, U, Y, name):
 
 def _minimized(fit, x, max_iter):
     with np.errstate(over="ignore", invalid="ignore"):
-        return levenberg_marquardt(fit.cost, fit.linearize, x, max_iter=max_iter, ftol=_FTOL)
+        return levenberg_marquardt(fit.cost, fit.linearize, x, max_iter=max_iter, ftol=FTOL)
 
 
 def _polished(oracle, network, activation, std, rng):

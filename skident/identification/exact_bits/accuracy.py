@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget.constants import EPS
 from skident.fitting.design import design_points, rows_by_leverage, rows_near_and_far
 from skident.fitting.polish import polish_network
 from skident.fitting.robust_polish import robust_polish
@@ -13,7 +14,6 @@ from skident.oracle import OutOfBudgetError
 
 __all__ = ["polished_for_bits"]
 
-_EPS = np.finfo(float).eps
 _LEVERAGE_PARAMETERS = 3000  # up to which rows are chosen by leverage (budget): 40 s
 _MAX_PARAMETERS = 10_000  # of a polished network (budget): a matrix of 0.8 GB, 20 s
 _OUTPUTS_PER_PARAMETER = 4.0  # standard errors are half those of as many outputs as parameters
@@ -52,7 +52,7 @@ def _on_rows_by_leverage(problem, own, n):
     oracle, rng = problem.oracle, problem.rng
 
     def std_of(U):
-        return np.maximum(rounding_std(own, U, center=oracle.center, scale=oracle.scale, eps=_EPS), _EPS)
+        return np.maximum(rounding_std(own, U, center=oracle.center, scale=oracle.scale, eps=EPS), EPS)
 
     def draw(k):
         return oracle.clip_to_range(rows_near_and_far(own, k, rng))

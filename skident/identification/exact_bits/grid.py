@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.budget.constants import EPS
+
 __all__ = [
     "FAR_OFF",
     "FORMAT_DIGITS",
@@ -26,8 +28,7 @@ __all__ = [
 
 FORMAT_DIGITS = {"float32": 24, "float16": 11, "bfloat16": 8}  # binary digits of a mantissa, the leading one included
 
-_EPS = np.finfo(float).eps
-RELATIVE_ERRORS = 4.0 * _EPS * 8.0 ** np.arange(9)  # tried errors over a unit's largest weight: to 1.5e-8
+RELATIVE_ERRORS = 4.0 * EPS * 8.0 ** np.arange(9)  # tried errors over a unit's largest weight: to 1.5e-8
 WITHIN = 5.0  # errors within which every value must lie on the grid (statistics: 6e-7 per value)
 INFORMATIVE = 4.0 * WITHIN  # spacings over errors from which a value's distance to the grid says something
 FAR_OFF = 0.05  # distance over spacing from which a value is not on the grid: nine tenths of values off the grid

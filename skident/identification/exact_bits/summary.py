@@ -18,7 +18,7 @@ __all__ = ["round_to_format", "round_validated"]
 
 _OUTPUTS_PER_UNKNOWN = 4  # held-out outputs per remaining parameter from which these are fitted again
 _MAX_REMAINING = 500  # parameters that are fitted again (budget: their dense Jacobian on the held-out samples)
-_ERROR_FACTOR = 2.0  # standard errors over those of independent rounding errors
+_OVER_INDEPENDENT = 2.0  # standard errors over those of independent rounding errors
 _ROUNDING = 1e-11  # relative error of outputs that unrounded parameters leave; a wrong last bit of float32: 6e-8
 _ACCURATE = 1e-12  # relative error of outputs below which weights on the grid are recognized
 _MAX_GROWTH = 2.0  # largest error of the rounded network over that of the recovered one
@@ -98,7 +98,7 @@ def _fit_remaining(rounded, X, Y, digits):
         return rounded.layers
     left = residual - J @ (change / norms)
     std = np.sqrt(np.mean(left**2)) + np.finfo(float).eps * np.abs(Y).max()
-    error = _ERROR_FACTOR * std * np.sqrt(np.diagonal(lapack.inv((J / norms).T @ (J / norms)))) / norms
+    error = _OVER_INDEPENDENT * std * np.sqrt(np.diagonal(lapack.inv((J / norms).T @ (J / norms)))) / norms
     flat = np.concatenate([layer.values.ravel() for layer in rounded.layers])
     fitted = flat[remaining] + change / norms
     step = np.maximum(spacing(fitted, digits), np.finfo(float).tiny)

@@ -41,7 +41,7 @@ __all__ = [
     "subspace_in_units",
 ]
 
-_CHUNKS = 16  # of points, to be shared out among jobs
+_SHARES = 16  # of points, to be shared out among jobs
 _CHUNK_QUERIES = 1024  # per chunk at least; smaller ones cost more in calls than they save
 _WORTH_SHARING = 0.2  # seconds of work below which starting jobs takes longer than they save
 
@@ -109,7 +109,7 @@ def _packed_hessians(oracle, points):
 
 def _chunk_size(n_hessians, n_outputs, D):
     """Points per chunk, the same for any number of jobs."""
-    shared_out = max(-(-n_hessians // _CHUNKS), _CHUNK_QUERIES // (2 * D * D + 1))
+    shared_out = max(-(-n_hessians // _SHARES), _CHUNK_QUERIES // (2 * D * D + 1))
     return max(1, min(shared_out, rows_at_once(8 * n_outputs * D * D)))
 
 

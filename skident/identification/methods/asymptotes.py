@@ -11,13 +11,13 @@ from ..asymptotes.far_units import FARTHEST_LINE, find_far_units
 from ..asymptotes.near_fit import fit_near_center
 from ..asymptotes.network import FARTHEST, find_asymptotic_network
 from ..attempt import polished_attempt
+from ..constants import TRIES
 
 __all__ = ["ALONE", "LINEAR_FAR_OUT", "METHOD"]
 
 LINEAR_FAR_OUT = ("softplus", "gelu", "silu", "elu")
 ALONE = "no other method applies"
 _MOST_ON_A_LINE = 500  # units of one hidden layer that are counted by default: twice as many are allowed (budget)
-_TRIES = 3  # searches on other lines; one in twenty fails
 
 
 class Asymptotes:
@@ -98,7 +98,7 @@ def _noisy_network(problem, width, progress):
     max_units = max(problem.max_neurons(_MOST_ON_A_LINE), width or 0)
     names = LINEAR_FAR_OUT if problem.options.activations[0] == "auto" else names
     network = failure = None
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         if problem.out_of_time and (network or failure):
             break
         try:

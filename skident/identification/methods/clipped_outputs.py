@@ -9,14 +9,13 @@ from skident.fitting.width_search import SearchLimits, search_weights, search_wi
 from skident.optim import WorkBudget
 
 from ..attempt import Attempt, max_error_over_deviation, polished_attempt
+from ..constants import SEARCH_SHARE, SPREADS
 
 __all__ = ["METHOD"]
 
-_SPREADS = (1.0, 2.0)  # standard deviations of the samples: farther out, more units saturate and fits fail
 _MIN_SAMPLES = 1000  # samples, which networks of up to about 30 units need (tuned on honesty/clipped)
 _PER_PARAMETER = 12  # outputs per parameter for larger networks (tuned on honesty/clipped)
 _MAX_UNITS = 20  # hidden units: larger networks take minutes and mostly fail (honesty/clipped)
-_SEARCH_SHARE = 0.75  # share of the time for the search (budget); the rest is for the polish and the validation
 _POLISHABLE = 1e-5  # relative residual from which the polish converges to the network
 _LIMIT = 1e-3  # relative residual of a fit that is not close, from which other samples are tried
 # Hidden widths of the starts, which are pruned: at first, and on other samples if these ended in local minima.
@@ -57,11 +56,11 @@ def _fit(problem):
     n = n_values // oracle.n_outputs + oracle.n_inputs
 
     def draw(n, factor):  # never farther out
-        return rng.choice(_SPREADS, (n, 1)) * rng.standard_normal((n, oracle.n_inputs))
+        return rng.choice(SPREADS, (n, 1)) * rng.standard_normal((n, oracle.n_inputs))
 
     with problem.log.stage("fit between the plateaus", oracle) as entry:
         max_units = min(problem.max_neurons(), _MAX_UNITS)
-        budget = WorkBudget(deadline=oracle.budget.share(_SEARCH_SHARE))
+        budget = WorkBudget(deadline=oracle.budget.share(SEARCH_SHARE))
         search = search_widths if problem.widths is None else search_weights
         network, residual = None, np.inf
         for sizes, deep_sizes in zip(_SIZES, _DEEP_SIZES, strict=True):

@@ -9,6 +9,7 @@ import numpy as np
 from skident.fitting.directions_at_saturation import EXPONENTIAL_RATES, correct_directions
 from skident.oracle import NotIdentified
 
+from ..constants import MIN_OUTPUTS
 from ..saturating.first_layer import find_first_layer
 
 __all__ = ["FirstLayerCache"]
@@ -16,7 +17,6 @@ __all__ = ["FirstLayerCache"]
 _MANY_INPUTS = (
     200  # from which directions of groups of units, corrected, need far fewer queries than those of single ones
 )
-_MIN_OUTPUTS = 3  # of groups
 
 
 class FirstLayerCache:
@@ -67,7 +67,7 @@ def _in_groups(problem, n_units):
     """
     oracle, name = problem.oracle, problem.activations[0]
     exact = problem.held_out.noise_std is None and oracle.response == "predict" and not oracle.restricted
-    if not exact or name not in EXPONENTIAL_RATES or oracle.n_inputs < _MANY_INPUTS or oracle.n_outputs < _MIN_OUTPUTS:
+    if not exact or name not in EXPONENTIAL_RATES or oracle.n_inputs < _MANY_INPUTS or oracle.n_outputs < MIN_OUTPUTS:
         return None
     try:
         layer = _searched(problem, n_units, False)

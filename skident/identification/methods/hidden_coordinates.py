@@ -5,6 +5,7 @@ from __future__ import annotations
 from skident.oracle import BlackBoxError, NotIdentified
 
 from ..attempt import polished_attempt
+from ..constants import TIME_SHARE
 from ..second_layer.hidden_coordinates.coordinates import HiddenModel
 from ..second_layer.hidden_coordinates.first_layer import measured_nearby
 from ..second_layer.hidden_coordinates.recover import hidden_coordinate_queries, recover_in_hidden_coordinates
@@ -20,7 +21,6 @@ _TWO_LAYERS_ACTIVATION = "tanh"  # sigmoid units bend too little within the rang
 _N_TRIALS = 8  # of directions for two layers (budget): one or two suffice for 20 units and more
 _N_TRIALS_SQUARE = 2  # `_N_TRIALS` if first-layer biases are fitted too: often there are no such layers
 _PASSES_NEARBY = 2  # of profiles (budget): each starts from better norms and biases, and leaves errors of 0.01
-_TIME_SHARE = 0.5  # share of `max_seconds` for these (budget); the rest is for the polish and other methods
 _MIN_UNITS = 2  # of a first layer whose gradients have null vectors
 
 
@@ -133,7 +133,7 @@ def two_layers_in_hidden_coordinates(problem, view):
             model = HiddenModel(problem.oracle, view.first, problem.activations[0])
             basis = second_layer_span(model, view.second_width, problem.rng)
             tol = max(problem.fit_tol, view.tol)
-            options = {"tol": tol, "deadline": budget.share(_TIME_SHARE), "progress": entry["progress"]}
+            options = {"tol": tol, "deadline": budget.share(TIME_SHARE), "progress": entry["progress"]}
             found = recover_two_layers(model, basis, n_trials, problem.rng, **options)
             entry["residual"] = found.residual
         except (NotIdentified, BlackBoxError) as error:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from skident.network import get_activation
 
 from ..attempt import Attempt, max_error_over_deviation
+from ..constants import COARSE
 from ..saturating.noisy.network import find_noisy_network
 
 __all__ = ["METHOD"]
 
-_COARSE = 1e-5  # relative error of outputs from which differences of them lose too many digits (tuned on precision)
 _QUERIES = 500_000  # max_queries from which so many are spent: 250,000 to 480,000 on 10-32-1
 
 
@@ -28,7 +28,7 @@ class NoisySteps:
         if oracle.budget.queries_left < _QUERIES:
             return f"noisy steps take up to {_QUERIES:,} queries."
         accuracy = oracle.accuracy
-        if accuracy.exact or not accuracy.is_plausible or accuracy.relative_error < _COARSE:
+        if accuracy.exact or not accuracy.is_plausible or accuracy.relative_error < COARSE:
             return "the outputs are precise enough for other methods, or not those of a network."
         return None
 

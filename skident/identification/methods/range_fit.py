@@ -9,11 +9,11 @@ import numpy as np
 from skident.fitting.random_starts import fit_smallest_network
 from skident.oracle import NotIdentified
 
+from ..constants import SPREADS
 from .discovery import minimal_attempt
 
 __all__ = ["METHOD"]
 
-_SPREADS = (1.0, 2.0)  # standard deviations of the samples: farther out, more units saturate and fits fail
 _FIRST_STARTS = 24  # of narrow fits: a tenth of a second each, a hundredth of those of twice the width (budget)
 # Hidden layers, and hidden units at most: fits of two layers may end in local minima, and have other starts then; wide
 # ones of one layer take minutes, and come last. More layers have too many local minima.
@@ -62,7 +62,7 @@ def _smallest(problem, n_hidden, max_neurons):
 
     def draw(n):
         def around(n, factor):  # never farther out
-            return rng.choice(_SPREADS, (n, 1)) * rng.standard_normal((n, oracle.n_inputs))
+            return rng.choice(SPREADS, (n, 1)) * rng.standard_normal((n, oracle.n_inputs))
 
         missing = n - sum(len(U) for U, _ in parts)
         if missing > 0:

@@ -11,6 +11,7 @@ from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, OutOfBudgetError
 
 from ..attempt import Attempt, max_error_over_deviation
+from ..constants import NEARLY_RIGHT
 from ..piecewise.deep.network import find_deep_relu_network, validate_relu_layers
 from ..piecewise.kernel.output_error import DeepProbe, probe_of
 from ..piecewise.many_layers.network import find_layers
@@ -23,7 +24,7 @@ from ..piecewise.shallow.network import find_relu_network
 __all__ = ["ACTIVATIONS", "METHOD"]
 
 ACTIVATIONS = ("relu", "leaky_relu", "hard_tanh")
-_REACH = 1e3  # half length of lines, in units of sqrt(D) standard deviations
+_HALF_LENGTH = 1e3  # half length of lines, in units of sqrt(D) standard deviations
 _MAX_UNITS = 1000  # hidden units at most of one layer of unknown width (budget)
 # Reasons of `NotIdentified` for which a network may have more than one hidden layer.
 _MORE_LAYERS = {"layers", "crowded", "bent", "signs", "ambiguous", "undecided", "unexplained", "unresolved"}
@@ -32,7 +33,6 @@ _CRITICAL_SETS = 2  # of these, if the network from the first one is wrong at se
 _HARDLY_WRONG = 1e-4  # share of wrong outputs below which other ones are not worth their queries
 _COMPLETION_QUERIES = 30_000  # of the search that completes their layers, or three times as many if most are explained
 _NOT_TRIED = object()  # instead of a network from critical points, before they are measured
-_NEARLY_RIGHT = 0.01  # share of wrong outputs of their network below which other methods are not tried
 _THREE_HIDDEN_LAYERS = 4  # and the output layer: facets alone need fewer queries
 _FURTHER_CHECKS = 17  # outputs that decide whether units are missing, per held-out sample (budget)
 _MAX_POLISHED = 30_000  # parameters up to which bits, or a small tol, are worth a fit to outputs (budget: 20 s)
@@ -124,7 +124,7 @@ class ActivationBoundaries:
             except NotIdentified as error:  # one hidden layer, three or more, or a first layer wider than the input
                 if error.reason == "deep" and _has_shared_critical_points(problem):
                     start = _from_critical_points(problem, _deep_probe(problem))
-                    if start is not None and start.wrong_share < _NEARLY_RIGHT:
+                    if start is not None and start.wrong_share < NEARLY_RIGHT:
                         return _deep_attempt(problem, start)
         try:
             return _relu_or_leaky(problem) if uncertain else _shallow(problem, hidden)
@@ -196,7 +196,7 @@ def _shallow(problem, hidden, linear=True):
             oracle,
             n_units=n_units,
             max_units=max(_MAX_UNITS, 2 * (n_units or 0)),
-            reach=min(_REACH, oracle.reach / np.sqrt(oracle.n_inputs)),
+            reach=min(_HALF_LENGTH, oracle.reach / np.sqrt(oracle.n_inputs)),
             rng=problem.rng,
             callback=entry["progress"],
         )
@@ -323,7 +323,7 @@ def _reach_of_logits(oracle, rng):
     """Distance from the center up to which probabilities stay far from underflow along random directions."""
     V = rng.standard_normal((_DIRECTIONS, oracle.n_inputs))
     V /= np.linalg.norm(V, axis=1, keepdims=True)
-    reach = _REACH * np.sqrt(oracle.n_inputs)
+    reach = _HALF_LENGTH * np.sqrt(oracle.n_inputs)
     while reach > 1.0 and not np.isfinite(oracle.query(reach * V)[1]).all():
         reach *= _NEARER
     return _SAFE * reach

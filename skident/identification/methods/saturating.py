@@ -10,6 +10,7 @@ from skident.network import get_activation
 from skident.oracle import NotIdentified, OutOfBudgetError
 
 from ..attempt import polished_attempt
+from ..constants import FEW_OUTPUTS
 from ..saturating.biases import find_first_biases, gradient_step
 from ..saturating.downstream import fit_downstream, prefers_small_starts
 from ..saturating.first_layer import FirstLayer, refuse_surplus
@@ -17,7 +18,6 @@ from ..saturating.norms import norms_from_tails
 
 __all__ = ["DETECTED_UNITS", "FEW_UNITS", "METHOD", "View", "exact_view", "fit_view", "variants"]
 
-_FEW_OUTPUTS = 3  # outputs below which vertices alone leave too many local minima (tuned on identification/targets)
 _AMPLIFICATION = 1e4  # residual of biases from gradients over the error of the gradients (measured on random networks)
 _GOOD_RESIDUAL = 2e-8  # relative residual of biases from gradients that is rounding of differences
 _REPEATS = 2  # further sets of points for biases from gradients (budget)
@@ -150,7 +150,7 @@ def fit_view(problem, view, widths, stage, n_parameters):
 
 def _several_outputs(problem):
     """Whether vertices leave few local minima."""
-    return problem.widths[-1] >= _FEW_OUTPUTS or len(problem.widths) == 2
+    return problem.widths[-1] >= FEW_OUTPUTS or len(problem.widths) == 2
 
 
 def _choose_view(problem, first, variant):

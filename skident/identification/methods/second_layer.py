@@ -12,6 +12,7 @@ from skident.network import FeedforwardNetwork, get_activation, partly_linear
 from skident.oracle import BlackBoxError, NotIdentified
 
 from ..attempt import polished_attempt
+from ..constants import TIME_SHARE
 from ..second_layer.by_all_free import AllFreeDesign, all_free_design, recover_with_all_units_free
 from ..second_layer.by_fit import FitDesign, fit_design, recover_by_fit, wide_fit_design
 from ..second_layer.by_patch_and_extension.recover import ExtensionDesign, extension_design, recover_by_extension
@@ -23,7 +24,6 @@ from ..second_layer.weight_norms import centered, erf_norms_and_biases, vote_on_
 __all__ = ["METHOD", "applies", "is_cheapest", "second_layer_on_patches"]
 
 _ACTIVATIONS = ("tanh", "sigmoid", "erf")
-_TIME_SHARE = 0.5  # share of `max_seconds` (budget); the rest is for other methods
 _COST_MARGIN = 1.5  # queries that may be needed over those of the design
 _MAX_DISTANCE = 3e4  # largest distance of patches: rounding grows with it
 _RAY_QUERIES = 10  # queries per first-layer unit and input for exact directions
@@ -136,7 +136,7 @@ class _WithinShare:
     """An oracle that refuses queries when the time share of this method has ended."""
 
     def __init__(self, oracle):
-        self.oracle, self.ends = oracle, oracle.budget.share(_TIME_SHARE)
+        self.oracle, self.ends = oracle, oracle.budget.share(TIME_SHARE)
         self.reach, self.accuracy, self.representable = oracle.reach, oracle.accuracy, oracle.representable
 
     def __call__(self, U):
@@ -203,7 +203,7 @@ def _designs(problem, n_inputs, widths, before=0):
 def _by_design(problem, downstream, design, n_units, callback):
     """The second layer by one design; with fewer units than given if the others are dead."""
     if isinstance(design, FitDesign):
-        deadline = problem.oracle.budget.share(_TIME_SHARE)
+        deadline = problem.oracle.budget.share(TIME_SHARE)
         design = design.with_starts(problem.options.n_starts)
         return recover_by_fit(downstream, design, n_units, deadline=deadline, progress=callback)
     if isinstance(design, ExtensionDesign):

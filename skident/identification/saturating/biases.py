@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from skident.budget import check_deadline
+from skident.budget.constants import BLOCK_ENTRIES, MAX_CONDITION
 from skident.linalg import lapack
 from skident.network import get_activation
 
+from ..constants import POINTS_PER_UNIT
 from ..query_points import query_block
 from .norms import EXPONENTIAL_RATES
 
@@ -26,20 +28,17 @@ _SPREAD = 0.7  # standard deviation of the pre-activations at which gradients ar
 _STEP = 2e-4  # of fourth-order differences, in z: rounding 1e-12, truncation below it even for steep downstream layers
 _ROUNDING_STEPS = 0.2  # steps of exact outputs, times the fifth root of their rounding: 2e-4 for 1e-15
 # Residual below which a null space is real. Not tuned: between the 1e-8 of exact gradients and 1.
-_NULL_TOL = 1e-4
-_NULL_TOL_OF_NOISE = 300.0  # `_NULL_TOL` in units of the noise of the gradients
-_MAX_NULL_TOL = 0.1  # `_NULL_TOL` however large the noise
+_REAL_NULL = 1e-4
+_NULL_TOL_OF_NOISE = 300.0  # `_REAL_NULL` in units of the noise of the gradients
+_MAX_NULL_TOL = 0.1  # `_REAL_NULL` however large the noise
 _CANDIDATES = 10  # points of a classifier for every one that is used: others have no gradient to speak of
 _MIN_SHARE = 1e-4  # norm of a unit's entries in the null vectors below which its bias is undetermined
 _MAX_ITER = 6  # Gauss-Newton steps: quadratic convergence from the closed form
 _NOT_BETTER = 0.5  # part of the residual before a step that ends the iteration if it is exceeded
 _MAX_BIAS_STEP = 0.5  # per Gauss-Newton step, in z
 _MAX_SCALE_STEP = 0.2  # per Gauss-Newton step, relative
-_MAX_CONDITION = 1e6  # of the first-layer weights: inputs with given pre-activations lose six digits
-_BLOCK_ENTRIES = 2**22  # numbers of a block of queries: 32 MB
 _DIMENSION_GAP = 0.05  # ratio of singular values at a gap: errors of norms, 1e-5, leave small values, not zeros
 _MIN_POINTS = 20  # at which gradients are taken
-_POINTS_PER_UNIT = 4.5  # equations per unit, which has three unknowns
 
 
 @dataclass
@@ -161,15 +160,15 @@ def find_first_biases(oracle, first, activation, rng, *, n_next=None, noise=0.0)
     g = get_activation(activation)
     W, b = first.weights, first.biases
     D, m = W.shape
-    if m > D or lapack.cond(W) > _MAX_CONDITION or m < 2:
+    if m > D or lapack.cond(W) > MAX_CONDITION or m < 2:
         return first, None, np.inf
-    n = _MIN_POINTS + int(np.ceil(_POINTS_PER_UNIT * m / (oracle.n_outputs or 1)))
+    n = _MIN_POINTS + int(np.ceil(POINTS_PER_UNIT * m / (oracle.n_outputs or 1)))
     step = gradient_step(oracle.accuracy, noise)
     Z = _precise_points(oracle, W, b, n, rng)
     G = preactivation_gradients(oracle, W, b, Z, step)
     n_null = None if n_next is None or n_next >= m else m - n_next
     result = biases_from_gradients(G.reshape(-1, m), np.repeat(Z, G.shape[1], axis=0), g, n_null=n_null)
-    if not result.residual < np.clip(_NULL_TOL_OF_NOISE * noise / step, _NULL_TOL, _MAX_NULL_TOL):
+    if not result.residual < np.clip(_NULL_TOL_OF_NOISE * noise / step, _REAL_NULL, _MAX_NULL_TOL):
         return first, None, np.inf
     biases = result.scales * b + result.biases
     return replace(first, weights=W * result.scales, biases=biases), m - result.n_null, result.residual
@@ -200,7 +199,7 @@ def preactivation_gradients(oracle, W, b, Z, step, units=None):
     inverse = lapack.pinv(W)  # rows u with W^T u = z
     U, inverse = (Z - b) @ inverse, inverse if units is None else inverse[units]
     moves = np.array([-2.0, -1.0, 1.0, 2.0])[:, None, None] * step * inverse
-    size = max(1, _BLOCK_ENTRIES // moves.size)
+    size = max(1, BLOCK_ENTRIES // moves.size)
     blocks = [_differences(oracle, U[i : i + size], moves, step) for i in range(0, len(U), size)]
     return np.concatenate(blocks)
 

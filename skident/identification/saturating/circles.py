@@ -9,6 +9,8 @@ from scipy.stats import chi2
 
 from skident.oracle import NotIdentified
 
+from ..constants import MANY_ROUNDINGS
+
 __all__ = ["Circle", "Step", "grid_without", "known_steps", "scan"]
 
 _GRID = 32  # intervals of a half circle before the first bisection; budget: the queries of a half circle without steps
@@ -17,7 +19,6 @@ _MAX_MOVING = 0.3  # part of a fine grid that may change; more of it, and the la
 _MAX_STEPS = 2000  # steps followed on one half circle; budget
 _CHANGE_FALSE_ALARMS = 1e-7  # probability that noise alone exceeds the threshold of a change, per pair of outputs
 _TAIL = 1e-9  # of the outputs' range: smaller changes of exact outputs are tails of steps; far above their rounding
-_ROUNDINGS = 64.0  # eps of the largest output, below which a change of exact outputs is rounding
 # Part of an interval's change below which one half is the tail of a step in the other half; below 1, and large enough
 # not to follow tails down to rounding, which needs a query per halving and determines nothing of the slope.
 _TAIL_OF_CELL = 1e-2
@@ -92,7 +93,7 @@ def _change_threshold(outputs, noisy):
     if noisy:
         return np.sqrt(2.0 * chi2.isf(_CHANGE_FALSE_ALARMS, outputs.shape[1]))
     spread = max(np.ptp(outputs, axis=0).max(), np.finfo(float).tiny)
-    return _TAIL * spread + _ROUNDINGS * np.finfo(float).eps * np.abs(outputs).max()
+    return _TAIL * spread + MANY_ROUNDINGS * np.finfo(float).eps * np.abs(outputs).max()
 
 
 def known_steps(steps, angles, margins):

@@ -9,8 +9,10 @@ from numpy.polynomial import chebyshev
 from scipy.stats import chi2
 
 from skident.budget import check_deadline
+from skident.budget.constants import BLOCK_ENTRIES
 from skident.linalg import lapack
 
+from ..constants import CHECK_DISTANCE, SHORTER
 from ..query_points import random_tangents
 from .step_fraction import StepFraction, solve_series
 
@@ -33,12 +35,9 @@ _EXACT_SHIFT = 0.2  # change of z aimed at in a typical direction: well inside t
 _NOISY_SHIFT = 0.7  # with noise, as above
 _MIN_TYPICAL_SLOPE = 0.1  # of the slope along the circle: below it, the pilot directions say nothing of the others
 _MATCH_ATTEMPTS = 8  # distances tried per direction
-_SHORTER = 0.3  # factor of the distance after an attempt that left the profile
 _TWO_SIDED_ABOVE = 1e-4  # noise of the fraction from which matches are made on both sides; twice the queries
-_BLOCK_ENTRIES = 2**22  # numbers per block of points: 32 MB of memory
 _EXACT_CHECKS = 2  # random directions along the hyperplane in which the outputs must not change
 _NOISY_CHECKS = 6  # with noise, as above
-_CHECK_DISTANCE = 30.0  # of these checks in units of one over the weight's norm: disturbs any other unit nearby
 _CHECK_SHIFT = 0.03  # change of z over that distance that the error of the direction may cause
 # Change of exact outputs along the hyperplane, of a step's height: an error of 1e-9 of the direction causes 3e-8.
 _TANGENTIAL_TOL = 1e-6
@@ -277,12 +276,12 @@ def _match_some(fraction, profile, middles, some, directions, step, two_sided):
             sigma = profile.noise[where] * np.sqrt(np.sum(1.0 / rise**2, axis=1)) / U.shape[1]
         slopes[r[inside], k[inside]] = (shift / step[r, k])[inside]
         errors[r[inside], k[inside]] = (sigma / step[r, k])[inside]
-        step[r, k] *= np.where(inside, 1.0, _SHORTER)
+        step[r, k] *= np.where(inside, 1.0, SHORTER)
     return slopes, errors
 
 
 def _blocks(index, D):
-    size = max(1, _BLOCK_ENTRIES // (D * D))
+    size = max(1, BLOCK_ENTRIES // (D * D))
     return [index[i : i + size] for i in range(0, len(index), size)]
 
 
@@ -292,9 +291,9 @@ def _tangential_changes(fraction, profile, middles, units, rng, noisy):
     Far enough to disturb any other unit, not so far that an error of the direction causes more than a tenth.
     """
     D, n_checks = middles.base.shape[1], _NOISY_CHECKS if noisy else _EXACT_CHECKS
-    distance = np.full(len(units.errors), _CHECK_DISTANCE)
+    distance = np.full(len(units.errors), CHECK_DISTANCE)
     if noisy:
-        distance = np.clip(_CHECK_SHIFT / units.errors, 2.0 * np.sqrt(D), _CHECK_DISTANCE)
+        distance = np.clip(_CHECK_SHIFT / units.errors, 2.0 * np.sqrt(D), CHECK_DISTANCE)
     norms = np.linalg.norm(units.weights, axis=1)[:, None, None]
     normals = np.broadcast_to(units.weights[:, None] / norms, (len(norms), n_checks, D))
     base = middles.base[:, None]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from skident.budget.constants import MAX_CONDITION
 from skident.fitting.design import design_points
 from skident.fitting.least_squares import Stopping, fit_network
 from skident.fitting.random_starts import StartLimits, fit_from_random_starts, fit_smallest_network
@@ -15,6 +16,7 @@ from skident.linalg import lapack
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified
 
+from ..constants import FEW_OUTPUTS, SATURATED
 from ..query_points import random_sphere, random_tangents
 
 __all__ = [
@@ -31,9 +33,7 @@ __all__ = [
 _FAR_INPUTS = 40_000  # random far inputs among which different vertices are chosen: no queries, 0.1 s
 _MAX_VERTICES = 3000  # queried of them; budget
 _EDGE_ROUNDS = ((1.2, 40), (1.5, 80), (2.0, 80))  # (width factor, starts) of `network_through`: vertices fit quickly
-_FEW_OUTPUTS = 3  # below it, random starts of several hidden layers end in local minima
 _SPREAD = 1.0  # standard deviation of first-layer pre-activations in the interior
-_MAX_CONDITION = 1e6  # of the first-layer weights up to which inputs for given pre-activations are solved for
 
 
 def query_vertices(oracle, first, activation, n_samples, rng):
@@ -64,7 +64,7 @@ def _at_vertices(oracle, first, n_samples, rng):
     """Signs of all pre-activations (n, m_1) and inputs (n, D) where every unit is saturated."""
     W, b = first.weights, first.biases
     D, m = W.shape
-    if m <= D and lapack.cond(W) < _MAX_CONDITION:
+    if m <= D and lapack.cond(W) < MAX_CONDITION:
         signs = _different_signs(n_samples, m, rng)
         return signs, lapack.lstsq(W.T, (1.5 * SATURATED * signs - b).T, rcond=None)[0].T
     U = random_sphere(4 * n_samples, D, first.radius, rng)
@@ -145,7 +145,7 @@ def prefers_small_starts(architecture):
     With three outputs and more, starts of the true widths succeed at once. `architecture` is that of the whole network.
     """
     downstream = architecture.after_first_layer()
-    return architecture.n_outputs < _FEW_OUTPUTS and small_starts_apply(architecture.widths[0], downstream)
+    return architecture.n_outputs < FEW_OUTPUTS and small_starts_apply(architecture.widths[0], downstream)
 
 
 def fit_downstream(oracle, first, region, architecture, rng, search=None):
@@ -209,7 +209,6 @@ def fit_smallest_downstream(oracle, first, region, at_least, rng, *, second_know
     return (None if network is None else _joined(first, network)), residual
 
 
-SATURATED = 40.0  # |z| beyond which tanh, sigmoid and erf are constant in float64: exp(-40) is 4e-18
 _PLACES = 24  # random places per unit along its hyperplane
 _TRIED = 80  # times as many candidates: with m_1 > D few leave one unit alone, and few places do not fix all biases
 _NODES = 16  # pre-activations per place

@@ -28,11 +28,11 @@ _GROWTH = 30.0  # of the radius per attempt
 _GROWTH_NOISY = 5.0  # `_GROWTH` with noise, where the errors of rounded inputs grow with the radius
 _MAX_CIRCLES = 24  # half circles of one radius; budget
 _CONSTANT_CIRCLES = 3  # half circles without a step after which the outputs count as constant
-_PATIENCE = 3  # half circles without a new unit after which an unknown m_1 is complete
-_PATIENCE_NOISY = 6  # `_PATIENCE` with noise, where one circle misses low steps that another one shows
-_SAME = 1e-8  # 1 - cosine below which two directions are one unit: angle 1e-4, their errors are 1e-9
-_SAME_GROUPED = 1e-6  # `_SAME` for directions from groups, whose errors are 1e-4
-_MAX_SAME = 0.1  # `_SAME` with noise, however large the errors
+_IDLE_CIRCLES = 3  # half circles without a new unit after which an unknown m_1 is complete
+_PATIENCE_NOISY = 6  # `_IDLE_CIRCLES` with noise, where one circle misses low steps that another one shows
+_ONE_UNIT = 1e-8  # 1 - cosine below which two directions are one unit: angle 1e-4, their errors are 1e-9
+_SAME_GROUPED = 1e-6  # `_ONE_UNIT` for directions from groups, whose errors are 1e-4
+_MAX_SAME = 0.1  # `_ONE_UNIT` with noise, however large the errors
 _SIGMAS = 6.0  # standard errors of a direction within which it may be another one
 _REMEASURE = 30.0  # times the median error, beyond which a direction is measured again on another circle
 _ZOOM = 30.0  # growth of the radius on which overlapping steps are resolved
@@ -210,7 +210,7 @@ class _Search:
             idle = idle + 1 if len(self.units) == before else 0
             if self.callback is not None:
                 self.callback(len(self.units), max(self.n_steps, len(self.units)))
-            done = self._is_done(idle >= (_PATIENCE_NOISY if self.noisy else _PATIENCE))
+            done = self._is_done(idle >= (_PATIENCE_NOISY if self.noisy else _IDLE_CIRCLES))
             if done or (circle == _CONSTANT_CIRCLES and not moved):
                 break
         if not moved:
@@ -302,7 +302,7 @@ class _Search:
         for k, old in enumerate(self.units):
             cosine = abs(new.weights @ old.weights) / (np.linalg.norm(new.weights) * np.linalg.norm(old.weights))
             angle = _SIGMAS * np.hypot(new.error, old.error) * np.sqrt(len(new.weights)) if self.noisy else 0.0
-            same = _SAME if self.grouped is None else _SAME_GROUPED
+            same = _ONE_UNIT if self.grouped is None else _SAME_GROUPED
             if cosine > 1.0 - max(same, min(0.5 * angle**2, _MAX_SAME)):
                 if (new.error, new.tangential_change) < (old.error, old.tangential_change):
                     self.units[k] = new

@@ -12,6 +12,7 @@ from skident.linalg import lapack, svd
 from skident.network import get_activation
 from skident.optim import fit_coefficients
 
+from ..constants import CHECK_DISTANCE, SHORTER
 from ..query_points import random_tangents
 from .directions import UnitEstimate
 from .norms import fit_shapes, unit_interval
@@ -20,7 +21,7 @@ from .step_fraction import StepFraction, as_of_tanh, solve_series
 __all__ = ["group_size", "resolve_in_groups"]
 
 _NODES = 10  # positions along a step; budget: queries per unit
-_RANGE = 3.0  # |z| up to which they reach: a step has done 99 % of its height
+_STEP_RANGE = 3.0  # |z| up to which they reach: a step has done 99 % of its height
 _SHAPE_DEGREES = (1, 5)  # of the downstream network in one unit's output, for the shape of a step: linear, or any
 _FRACTION_DEGREE = 6  # of the fraction as a polynomial in the unit's output: 10 nodes leave 3 for the residual
 _READABLE = 2.0  # |z| up to which z is read off the fraction: beyond, its slope is below a tenth of the largest
@@ -39,12 +40,10 @@ _OUT_OF_SPAN = 2e-5  # part of the derivatives outside the span of the group's u
 _DIRECTION_ERROR = 2e-5  # standard error of a direction's entries: the forward differences, times their conditioning
 _ALONG_NULL = 1e-2  # tolerance, relative to a usual derivative, in the direction in which no unit of the group moves
 _CONDITION_WEIGHT = 0.1  # of a group's condition number against its distance, when the best group is chosen
-_CHECK_DISTANCE = 30.0  # along a hyperplane, in units of one over the weight's norm: disturbs any other unit nearby
 _MAX_TANGENTIAL = 3e-3  # change of the outputs over that distance, of a step's height, that means another unit
 _RADIAL_FACTORS = (0.25, 0.6, 0.9)  # of the radius, at which z is read: until one is in the readable range
 _TANGENT_SHIFT = 0.5  # change of z aimed at in the other directions of the subspace
 _MATCH_ATTEMPTS = 6  # distances tried per direction
-_SHORTER = 0.3  # factor of the distance after an attempt that left the readable range
 
 
 def group_size(n_inputs, n_outputs, n_units):
@@ -116,12 +115,12 @@ class _StepShapes:
         rate = np.where(self.good, rate, 1.0) / circle.radius
         self.base = circle.at(self.angles)
         # Rates are those of (1 + tanh z) / 2; another sigmoid has another slope at its center.
-        s = as_of_tanh(np.linspace(-_RANGE, _RANGE, _NODES), g)
-        moves = np.linspace(-_RANGE, _RANGE, _NODES) / rate[:, None]
+        s = as_of_tanh(np.linspace(-_STEP_RANGE, _STEP_RANGE, _NODES), g)
+        moves = np.linspace(-_STEP_RANGE, _STEP_RANGE, _NODES) / rate[:, None]
         along = moves[:, :, None] * circle.tangents(self.angles)[:, None]
         F = self._fraction.outputs(self.base[:, None] + along)
         log_scale, self.z_middle = fit_shapes(s, F, np.zeros(len(steps)), g, degrees=_SHAPE_DEGREES)
-        self.rate = rate * np.exp(log_scale) * (s[-1] / _RANGE)
+        self.rate = rate * np.exp(log_scale) * (s[-1] / _STEP_RANGE)
         self._fit_curves(np.exp(log_scale)[:, None] * s + self.z_middle[:, None], F)
 
     def _fit_curves(self, z, F):
@@ -138,7 +137,7 @@ class _StepShapes:
         """Whether the outputs are constant along each unit's hyperplane within the subspace, (len(index),)."""
         W = part.weights[index]
         norms = np.linalg.norm(W, axis=1, keepdims=True)
-        along = random_tangents(W / norms, _CHECK_DISTANCE / norms, rng)
+        along = random_tangents(W / norms, CHECK_DISTANCE / norms, rng)
         F = self._fraction.outputs(self.base[index] + along @ part.basis.T)
         change = np.linalg.norm(F - self._center[index], axis=1)
         return change < _MAX_TANGENTIAL * self._fraction.heights[index]
@@ -172,7 +171,7 @@ class _StepShapes:
             U = self.base[unit] + step[unit, column][:, None] * basis[:, 2 + column].T
             z = self._read(unit, U[:, None])[:, 0]
             weights[unit, 2 + column] = (z - self.z_middle[unit]) / step[unit, column]
-            step[unit, column] *= _SHORTER
+            step[unit, column] *= SHORTER
         return _Projected(basis, weights, biases, self._fraction.heights)
 
 

@@ -13,6 +13,7 @@ from skident.linalg import lapack
 from skident.network import get_activation
 from skident.optim import BatchedSeparableProblem, Ending, batched_levenberg_marquardt
 
+from ..constants import SATURATED
 from ..query_points import query_block, random_tangents
 
 __all__ = [
@@ -119,12 +120,11 @@ _REACH = np.geomspace(0.05, 600.0, 48)  # distances where the end of a tail is s
 _TAIL_START = (
     1e-3  # deviation from the limit, of the step's height, where a tail starts: the fifth power is 1e-15 of it
 )
-_SATURATED = 40.0  # pre-activations of saturated units: exp(-40) is below rounding
-_TAIL_END = 3e-10  # `_SATURATED` where it ends: six digits above rounding
-_END_ROUNDINGS = 2e-11 / 2.0**-52  # `_SATURATED` in units of the outputs' rounding, if a step is low beside the outputs
+_TAIL_END = 3e-10  # `SATURATED` where it ends: six digits above rounding
+_END_ROUNDINGS = 2e-11 / 2.0**-52  # `SATURATED` in units of the outputs' rounding, if a step is low beside the outputs
 _NODES_TAILS = 14  # queries per tail: 4 coefficients and the rate leave 9 for the residual
 _POWERS = 4  # of exp(-rate |w| s) in the fit
-_PLACES = 3  # along every hyperplane, with two sides each; the best of six tails
+_TAIL_PLACES = 3  # along every hyperplane, with two sides each; the best of six tails
 _MORE_PLACES = 9  # for units without a good tail in those
 _MAX_RESIDUAL = 3e-5  # of a tail, relative at every node: an error of the norm of that size
 _GRID = np.linspace(-1.0, 1.0, 21)  # trial rates about the best one so far, narrower by _NARROWER each time
@@ -159,7 +159,7 @@ def norms_from_tails(oracle, first, activation, rng):
     best, residual = norms.copy(), np.full(len(norms), _MAX_RESIDUAL)
     for place in range(_MORE_PLACES):
         base = first.points + random_tangents(first.directions.T, first.radius, rng) if place else first.points
-        some = np.arange(len(norms)) if place < _PLACES else np.flatnonzero(residual == _MAX_RESIDUAL)
+        some = np.arange(len(norms)) if place < _TAIL_PLACES else np.flatnonzero(residual == _MAX_RESIDUAL)
         if len(some) == 0:
             break
         for normals in (first.directions[:, some], -first.directions[:, some]):
@@ -175,7 +175,7 @@ def _others_are_saturated(first, base, normals, units, distances):
     moves = np.abs(normals.T @ first.weights) * distances[:, None]
     room = np.abs(base @ first.weights + first.biases) - moves
     room[np.arange(len(units)), units] = np.inf
-    return room.min(axis=1) > _SATURATED
+    return room.min(axis=1) > SATURATED
 
 
 def tail_norms(oracle, base, normals, norms, activation, reach=_REACH):

@@ -6,7 +6,7 @@ import numpy as np
 
 __all__ = ["steps_of_sequence"]
 
-_OUTSIDE = 1e-4  # share of a unit's squared weights outside its step, that errors of the weights explain
+_SHARE_OUTSIDE = 1e-4  # share of a unit's squared weights outside its step, that errors of the weights explain
 _FEWEST = 2  # inputs of a step, and units per step on average: early steps may show few units
 
 
@@ -21,6 +21,6 @@ def steps_of_sequence(weights):
     for n_steps in (n for n in range(D // _FEWEST, 1, -1) if D % n == 0):
         shares = np.sum(V.reshape(n_steps, D // n_steps, -1) ** 2, axis=1)
         units = np.bincount(shares.argmax(axis=0), minlength=n_steps)
-        if shares.max(axis=0).min() > 1.0 - _OUTSIDE and units.min() >= 1 and units.mean() >= _FEWEST:
+        if shares.max(axis=0).min() > 1.0 - _SHARE_OUTSIDE and units.min() >= 1 and units.mean() >= _FEWEST:
             return n_steps
     return None

@@ -17,7 +17,7 @@ __all__ = ["AdditiveUnits", "WithoutUnits", "find_additive_units", "joined_with_
 
 _SAME_CHANGE = 1e-9  # relative spread of a unit's change of the output over places: rounding far out
 _SIMILAR_CHANGE = 1e-4  # `_SAME_CHANGE` for directions that are not exact
-_PLACES = 24  # along a unit's hyperplane, of which those with different signs of the other units are queried
+_PLANE_PLACES = 24  # along a unit's hyperplane, of which those with different signs of the other units are queried
 _MIN_PATTERNS = 3  # of signs: two may have equal changes if few units of the second layer read the unit
 _MAX_PATTERNS = 5  # of signs, whose profiles are queried (budget)
 _STEPS = 10  # of the fit of a profile, from a start good to 1e-6 (budget)
@@ -71,7 +71,7 @@ def _equal_changes(oracle, first, unit, rng):
 
 def _at_different_signs(oracle, first, unit, rng):
     """Profiles (k, 33, D) of a unit where the other units have different signs."""
-    X = profile_points(oracle, first, unit, rng, _PLACES)
+    X = profile_points(oracle, first, unit, rng, _PLANE_PLACES)
     signs = np.sign(X[:, 0] @ first.weights + first.biases)
     return X[np.sort(np.unique(signs, axis=0, return_index=True)[1])[:_MAX_PATTERNS]]
 

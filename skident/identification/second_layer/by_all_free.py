@@ -12,6 +12,7 @@ from skident.network import get_activation
 from skident.optim import DenseNormalEquations, best_of, levenberg_marquardt
 from skident.oracle import NotIdentified
 
+from ..constants import MAX_CORRECTION, MAX_GAP
 from ..query_points import unit_rows
 from .downstream import PowerSums, network_from_curves
 from .kernel.charts import ErfChart, TanhChart, change_coordinates, powers_of_series, series_in_outputs
@@ -31,11 +32,9 @@ _SPREADS = {"tanh": (0.8, 0.5, 0.3), "erf": (0.4, 0.25, 0.6)}
 _CORRECTION_SD = 0.5  # of random starts for bias corrections: hyperplanes are near the middle of their units
 _N_DRAWN = 30  # budget of starts that are compared
 _N_FITTED = 6  # budget of starts that are fitted
-_MAX_CORRECTION = 6.0  # a unit off by more is saturated at every center
 _MAX_CONDITION = 1e4  # of the first layer's weights: leaves 11 digits of chosen pre-activations
 _DIFFERENCE_STEP = 1e-5  # of corrections, central: cube root of eps
 _SOLVED = 1e-6  # part of a coefficient row outside the powers' span, at the true corrections: above rounding
-_MAX_GAP = 0.1  # ratio of singular values m_2 + 1 and m_2, above which the coefficients are no sums of m_2 powers
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ def _recover(downstream, design, n_units, spread):
         corrections = erfinv(downstream.center_outputs)
     C = problem.coefficients(corrections)
     s = svd(unit_rows(C.reshape(-1, C.shape[-1])), compute_uv=False)
-    if not s[n_units] < _MAX_GAP * s[n_units - 1]:
+    if not s[n_units] < MAX_GAP * s[n_units - 1]:
         raise NotIdentified(
             "second layer", "residual", f"no bias corrections make the Taylor coefficients sums of {n_units} powers"
         )
@@ -156,7 +155,7 @@ class _CorrectionProblem:
 
     def cost(self, corrections):
         """Sum of squares outside the best m_2 dimensions."""
-        if np.abs(corrections).max() > _MAX_CORRECTION:
+        if np.abs(corrections).max() > MAX_CORRECTION:
             return np.inf
         return float(np.sum(self._rows_and_subspace(corrections)[2][self.n_powers :] ** 2))
 

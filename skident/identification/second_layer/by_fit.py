@@ -15,6 +15,7 @@ from skident.linalg import lapack
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified
 
+from ..constants import FEW_OUTPUTS
 from .downstream import RecoveredNetwork, preactivations_of
 
 __all__ = ["FitDesign", "fit_design", "query_where_few_units_are_free", "recover_by_fit", "wide_fit_design"]
@@ -24,7 +25,6 @@ _MORE_QUERIES = 30  # in addition, for the smallest networks
 _MAX_PARAMETERS = 700  # beyond, a step takes seconds
 _WIDE_OUTPUTS_PER_PARAMETER = 5.0  # of a wide fit: 2.5 leave local minima
 _MAX_WIDE_PARAMETERS = 12_000  # budget: a step takes 20 s
-_FEW_OUTPUTS = 3  # below it, wide fits take too many queries and steps
 _MIN_DISTANCE = 0.3  # of random points from the center, in units of 1 / (typical weight norm): near the center
 _MAX_DISTANCE = 1e3  # same: nearly all units are saturated there
 _NOISY_MAX_DISTANCE = 100.0  # same with noise, of which binary rounding grows with the distance
@@ -34,7 +34,7 @@ _WORK = 1.2e7  # budget: cycles times squared number of parameters
 _MIN_CYCLES = 60  # budget of growing and pruning, for the largest fits
 _MAX_CYCLES = 600  # budget of growing and pruning, for the smallest fits
 _CYCLES_PER_START = 12  # of growing and pruning before a new random start
-_MAX_RESIDUAL = 1e-6  # relative, of the outputs: from there on the polish converges
+_POLISHABLE = 1e-6  # relative, of the outputs: from there on the polish converges
 _MAX_NOISES = 3.0  # same with noise, in units of what the noise leaves of a perfect fit: rounded inputs add to it
 
 
@@ -69,7 +69,7 @@ def wide_fit_design(n_inputs, widths):
     """The design of a wide fit for ``(m_1, m, m_L)``, m units being fitted; None if it is too slow or large."""
     m_1, m, m_L = widths
     n_parameters = 2 * m_1 + (m_1 + 1) * m + (m + 1) * m_L
-    if n_inputs < 2 or m_L < _FEW_OUTPUTS or n_parameters > _MAX_WIDE_PARAMETERS:
+    if n_inputs < 2 or m_L < FEW_OUTPUTS or n_parameters > _MAX_WIDE_PARAMETERS:
         return None
     if not memory_allows(bytes_of_wide_fit(n_parameters)):
         return None
@@ -120,7 +120,7 @@ def recover_by_fit(downstream, design, n_units, *, deadline=np.inf, progress=Non
         (params, residual), n_cycles = fit_wide_layer(rough, start, n_units, design.n_units, downstream.rng, limits), 1
     else:
         params, residual, n_cycles = grow_and_prune(rough, norms_free, start, width, downstream.rng, limits)
-    if not residual < max(limits.tol, _MAX_RESIDUAL):
+    if not residual < max(limits.tol, _POLISHABLE):
         late = ", when its share of max_seconds was over" if time.perf_counter() >= deadline else ""
         raise NotIdentified(
             "second layer",

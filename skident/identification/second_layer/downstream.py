@@ -13,6 +13,7 @@ from skident.linalg import lapack
 from skident.network import FeedforwardNetwork, get_activation, with_skip_of_first_layer
 from skident.oracle import Accuracy, NotIdentified
 
+from ..constants import MENDED_RESIDUAL
 from .kernel.charts import ErfChart, TanhChart
 from .kernel.curves import fit_curve, taylor_term
 from .kernel.patch import SATURATED, reach_patch
@@ -23,7 +24,6 @@ _MAX_CORRECTION = 2.0  # of a bias: pre-activations as known go this far beyond 
 # Output weights of curves are kept while their residual is below this plus twice that of weights fitted to outputs:
 # the latter are less accurate where units are nearly dependent.
 _SMALL_RESIDUAL = 1e-5
-_MAX_RESIDUAL = 0.05  # relative, of outputs: what the polish still mends; a network with wrong units leaves more
 _QUERIES_PER_COLUMN = 3  # outputs per unknown of an output layer that reads both hidden layers
 _READOUT_RANK_TOL = 1e-10  # of units' outputs: the coefficients' errors, 1e-6 to 1e-4, are amplified no further
 
@@ -133,11 +133,11 @@ def network_from_curves(downstream, sums, step_residuals):
     output_weights, offset, residual = _output_layer(g(X * norms + biases), output_weights, sums.values)
     step_residuals = {**step_residuals, "curves": max(c.residual for c in curves)}
     first = downstream.weights, downstream.biases + sums.corrections
-    if not residual < _MAX_RESIDUAL and len(sums.W2) > 1:
+    if not residual < MENDED_RESIDUAL and len(sums.W2) > 1:
         found = network_with_skip(downstream, first, (sums.W2 * norms, biases))
-        if found.residual < _MAX_RESIDUAL:
+        if found.residual < MENDED_RESIDUAL:
             return replace(found, step_residuals=step_residuals)
-    if not residual < _MAX_RESIDUAL:
+    if not residual < MENDED_RESIDUAL:
         raise NotIdentified(
             "second layer",
             "residual",

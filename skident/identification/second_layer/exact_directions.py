@@ -8,6 +8,7 @@ import numpy as np
 
 from skident.linalg import lapack
 
+from ..constants import RANK_TOL
 from ..query_points import query_block
 from .kernel.patch import SATURATED, rays_of_one_unit, saturated
 
@@ -22,13 +23,12 @@ _NODES = np.array([-0.7, 0.7])  # pre-activations where the profile is compared:
 _SLOPE_STEP = 0.05  # of the differences that give the profile's slopes there
 _NOISY_SLOPE_STEP = 0.2  # `_SLOPE_STEP` with noise
 _MIN_STEEPNESS = 1e-6  # squared slope of a node, relative to the steepest one: flatter ones are rounding
-_RANK_TOL = 1e-9  # of the equations for a correction; the direction along the weights themselves is not determined
 _MAX_CORRECTION = 1e-5  # relative, up to which the first order holds
 _NOISY_CORRECTION = 10.0  # `_MAX_CORRECTION` with noise, times the error of the directions
 _FAR_SHIFT = 1.0  # with noise: pre-activation that the directions' error typically amounts to at the far ends
 _RAYS_OFF = 1e-9  # relative correction after which a unit is measured again: its rays began off its hyperplane
 _NOISY_RAYS_OFF = 10.0  # `_RAYS_OFF` with noise, times the relative noise
-_MAX_ROUNDS = 4  # budget of corrections; each squares the error
+_CORRECTIONS = 4  # budget of corrections; each squares the error
 _SETTLED = 3e-14  # relative correction that is the last one: rounding
 
 
@@ -94,7 +94,7 @@ def _corrected(oracle, weights, bundles, tols):
     """Weights (D, m_1), those of each bundle corrected until they settle."""
     weights = weights.copy()
     near = dict(zip(bundles, _query_blocks(oracle, [b.near() for b in bundles]), strict=True)) if bundles else {}
-    for _ in range(_MAX_ROUNDS):
+    for _ in range(_CORRECTIONS):
         if not bundles:
             break
         far, unsettled = [bundle.far(weights) for bundle in bundles], []
@@ -147,7 +147,7 @@ class _RayBundle:
         missing = delta - (far - near) @ w  # of the change of pre-activation, what the weights do not explain
         along = far - near - ((far - near) @ w)[..., None] * w / (w @ w)  # norms are not determined here
         scale = np.sqrt(steepness[steep])
-        return lapack.lstsq(along[steep] * scale[:, None], missing[steep] * scale, rcond=_RANK_TOL)[0]
+        return lapack.lstsq(along[steep] * scale[:, None], missing[steep] * scale, rcond=RANK_TOL)[0]
 
 
 def _ray_bundle(first, unit, tols, rng):

@@ -15,8 +15,8 @@ __all__ = ["profile_of_unit", "profile_points", "with_biases_from_profiles"]
 
 _RANGE = 8.0  # pre-activations of a profile: biases measured far out are wrong by up to about 3
 _NODES = 33  # per profile: some eight where the unit is not saturated
-_PLACES = 4  # profiles per unit, along its hyperplane
-_MARGIN = 2.0  # times range and saturation that all other units have: norms may be wrong by that factor
+_PROFILES = 4  # profiles per unit, along its hyperplane
+_RANGE_FACTOR = 2.0  # times range and saturation that all other units have: norms may be wrong by that factor
 _MAX_DISTANCE = 1e4  # of profiles: binary rounding grows with it
 _STEEP = 0.95  # largest output of the unit at the nodes that count
 _MIN_NODES = 4  # that count: fewer do not determine a bias and a norm
@@ -52,9 +52,9 @@ def with_biases_from_profiles(oracle, first, network, rng):
     return like.with_parameters(like.weights, [biases, offset])
 
 
-def profile_points(oracle, first, unit, rng, n_places=_PLACES):
+def profile_points(oracle, first, unit, rng, n_places=_PROFILES):
     """Points (k, 33, D) across the hyperplane of a unit, at up to n places where all others are saturated."""
-    margin = _MARGIN * (_RANGE + saturated("tanh", oracle.accuracy.relative_error))
+    margin = _RANGE_FACTOR * (_RANGE + saturated("tanh", oracle.accuracy.relative_error))
     options = {"margin": margin, "farthest": min(_MAX_DISTANCE, 0.5 * oracle.reach)}
     base, rays, starts = rays_of_one_unit(first.weights, first.biases, unit, n_places, rng, **options)
     w = first.weights[:, unit]

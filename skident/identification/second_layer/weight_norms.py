@@ -9,6 +9,7 @@ from scipy.special import erfcx
 
 from skident.optim import BatchedSeparableProblem, Ending, batched_levenberg_marquardt
 
+from ..constants import DIFFERENCE_STEP
 from ..query_points import query_block
 from ..saturating.first_layer import FirstLayer
 from ..saturating.norms import tail_norms
@@ -40,7 +41,6 @@ _TAIL_END = 1e-10  # same at its end
 _MIN_DEVIATION = 1e-11 / 2.0**-52  # at its end, in units of the outputs' rounding: five digits
 _N_NODES = 20  # budget of queries of a tail
 _N_POWERS = 4  # of the series: 3e-2^5 is below rounding of the deviations' five digits
-_DIFFERENCE_STEP = 1e-6  # of log norm and bias
 _NORM_GRID = np.geomspace(0.4, 2.5, 5)  # starts, times the norm as known
 _BIAS_GRID = np.linspace(-1.2, 1.2, 5)  # starts
 _SAME_ERF_VOTE = 1e-2  # difference of biases, and relative one of norms, of two votes that agree
@@ -231,4 +231,4 @@ def _tail_problem(s, deviations):
             V = np.exp(log_v - log_v.max(axis=1, keepdims=True))
         return np.where(np.isfinite(V), V, 0.0)
 
-    return BatchedSeparableProblem(columns, deviations / sizes[:, None], step=_DIFFERENCE_STEP, longest=np.ones(2))
+    return BatchedSeparableProblem(columns, deviations / sizes[:, None], step=DIFFERENCE_STEP, longest=np.ones(2))

@@ -11,14 +11,13 @@ import torch
 from sklearn.utils import check_random_state
 from torch import nn
 
+from skident.budget.constants import SAME_SINGLE
 from skident.optim import best_of
 
 from .graph import check_same_graph, symmetry_of, traced
 from .matching import Matching, descents
 from .symmetry import fitted_factors, moved_arrays
 from .unit_outputs import similarities_on
-
-_SAME = 1e-6  # distance over the norm of the parameters, below which the modules are equal: float32 rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +129,7 @@ def align_modules(model_a, model_b, X=None, *, n_starts=6, random_state=None):
     if X is None:
         matches = descents(symmetry, a, b, n_starts, check_random_state(random_state))
         moves = ((orders, fitted_factors(symmetry, a, b, orders, factors)) for orders, factors in matches)
-        enough = _SAME * np.sqrt(sum((a[name] ** 2).sum() for name, _ in modules[0].named_parameters()))
+        enough = SAME_SINGLE * np.sqrt(sum((a[name] ** 2).sum() for name, _ in modules[0].named_parameters()))
         move, _ = best_of(itertools.chain([stay], moves), distance, lambda costs: costs[-1] <= enough)
     else:
         inputs = [_inputs(X, module) for module in modules]

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import fx
 
-_CONSTANT_TOL = 1e-12  # norm of a centered output over the largest one, below which it is rounding
+from skident.budget.constants import CONSTANT_TOL
 
 
 def similarities_on(inputs, modules, symmetry):
@@ -33,7 +33,7 @@ def _standardized(outputs):
     Z = outputs.reshape(len(outputs), -1).double().numpy()
     Z = Z - Z.mean(axis=1, keepdims=True)
     norms = np.linalg.norm(Z, axis=1, keepdims=True)
-    return np.divide(Z, norms, out=np.zeros_like(Z), where=norms > _CONSTANT_TOL * max(norms.max(), 1e-300))
+    return np.divide(Z, norms, out=np.zeros_like(Z), where=norms > CONSTANT_TOL * max(norms.max(), 1e-300))
 
 
 class _Run:

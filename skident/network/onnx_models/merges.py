@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from skident.budget.constants import SAME_SINGLE
+
 from ..activations import ACTIVATIONS, Clip, clip, get_activation, leaky_relu
 from .values import unreadable
 
 __all__ = ["NO_BOUND", "bounded", "known_activation", "largest", "pair_of_classes", "product"]
 
 NO_BOUND = 1e30  # magnitude of a bound that stands for infinity
-_SAME = 1e-6  # relative difference of two numbers that float32 may have rounded differently
 
 
 def product(step, u, v):
@@ -45,9 +46,9 @@ def _gated(step, u, gate):
         "erf": ("gelu", math.sqrt(2.0), 2.0, d),
         "sigmoid": ("silu", 1.0, 1.0, 0.0),
     }.get(last.activation.name, ("", 1.0, 1.0, None))
-    if ratio is None or offset is None or abs(e - offset) > _SAME * abs(d):
+    if ratio is None or offset is None or abs(e - offset) > SAME_SINGLE * abs(d):
         return None
-    inner = 1.0 if abs(inner * ratio - 1.0) < _SAME else inner * ratio
+    inner = 1.0 if abs(inner * ratio - 1.0) < SAME_SINGLE else inner * ratio
     return u.scaled(inner, 0.0).activated(known_activation(step, name), step).scaled(outer * d / inner, 0.0)
 
 
@@ -59,7 +60,7 @@ def _ratio(maps, others):
     if one.shape != other.shape or not one.any():
         return None
     ratio = float(one @ other / (one @ one))
-    return ratio if np.abs(other - ratio * one).max() <= _SAME * np.abs(other).max() else None
+    return ratio if np.abs(other - ratio * one).max() <= SAME_SINGLE * np.abs(other).max() else None
 
 
 def largest(step, u, v):

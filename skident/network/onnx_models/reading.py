@@ -7,6 +7,8 @@ import itertools
 import numpy as np
 from onnx import TensorProto, checker, defs, helper, numpy_helper
 
+from skident.budget.constants import LONGEST_MESSAGE
+
 from ..activations import Clip
 from .files import read_model
 from .operators import KNOWN, apply
@@ -18,7 +20,6 @@ _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorPro
 _DOMAINS = ("", "ai.onnx", "ai.onnx.ml")
 _MAX_NODES = 10_000  # of a graph: networks have a few per layer (time)
 _CONTROL_FLOW = ("If", "Loop", "Scan")
-_LONGEST_MESSAGE = 1000  # letters of what onnx says, which repeats names of the model
 
 
 def read_network(source):
@@ -69,7 +70,7 @@ def _check(model):
     try:
         checker.check_model(model)
     except checker.ValidationError as error:
-        raise ValueError(f"the ONNX model is damaged: {' '.join(str(error).split())[:_LONGEST_MESSAGE]}") from error
+        raise ValueError(f"the ONNX model is damaged: {' '.join(str(error).split())[:LONGEST_MESSAGE]}") from error
     except UnicodeDecodeError as error:  # of what the checker says
         raise ValueError("the ONNX model is damaged: a name in it is no text.") from error
 

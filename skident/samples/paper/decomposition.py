@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skident.budget import require_memory
+from skident.budget.constants import CHUNK_COPIES
 from skident.linalg import contract_symmetric, flatten_symmetric, jennrich, joint_pencil, n_symmetric_entries, smat, svd
 
 from .scalars import fix_signs, recover_scalars
@@ -24,7 +25,6 @@ __all__ = [
 ]
 
 _CONTRACTIONS = 10  # of a tensor, in a joint pencil
-_COPIES = 4  # of the flattening of T_{2l+2}: positions, entries, factors of its decomposition
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def order_for(n_features, n_units):
 def decomposition_bytes(n_features, order):
     """Memory that the decomposition of order l takes: some copies of ``T_{2l+2}`` as ``(n_l, n_l, n_2)``."""
     n = n_symmetric_entries(n_features, order)
-    return 8 * _COPIES * n * n * n_symmetric_entries(n_features, 2)
+    return 8 * CHUNK_COPIES * n * n * n_symmetric_entries(n_features, 2)
 
 
 def _count(spectrum, n_units, rank_tol, limit, D, order):

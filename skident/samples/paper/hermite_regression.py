@@ -10,12 +10,12 @@ import math
 
 import numpy as np
 
+from skident.budget.constants import BATCH_NUMBERS
 from skident.linalg import n_symmetric_entries
 from skident.linalg.hermite import hermite_features_to
 
 __all__ = ["hermite_gram", "regress_on_hermite", "n_hermite_features", "tensors_from_gram"]
 
-_BATCH_NUMBERS = 2**20  # of features that are formed at a time: 8 MB
 _MOST_FEATURES = 5000  # of which the Gram matrix takes 200 MB
 _RANK_TOLERANCE = 1e-12  # eigenvalue of the Gram matrix, relative to the largest, that counts as zero (rounding)
 
@@ -74,7 +74,7 @@ def regress_on_hermite(X, y, degree, *, sample_weight=None):
     if n < K:
         raise ValueError(f"{n} rows do not determine {K} Hermite polynomials of degrees to {degree}; give {K} or more.")
     gram, products = np.zeros((K, K)), np.zeros(K)
-    rows = max(64, _BATCH_NUMBERS // K)
+    rows = max(64, BATCH_NUMBERS // K)
     for start in range(0, n, rows):
         part = slice(start, start + rows)
         block = (np.asarray(A[part], dtype=np.float64) for A in (X, y))

@@ -13,12 +13,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
+from skident.budget.constants import BATCH_NUMBERS
 from skident.linalg import svd
 from skident.network import FeedforwardNetwork
 
 __all__ = ["RidgeRegression", "consolidate", "regress_on_features", "ridge_features"]
 
-_BATCH_NUMBERS = 2**20  # of features that are formed at a time: 8 MB
 _COLLINEAR = 1e-12  # of the largest singular value of the scaled features, below which a combination is not used
 
 
@@ -58,7 +58,7 @@ def _stacked_triangle(X, y, W, b, tau, sample_weight):
     """
     width = W.shape[1] + X.shape[1] + 2
     R, n_used, mass = np.zeros((0, width)), 0, 0.0
-    rows = max(width, _BATCH_NUMBERS // width)
+    rows = max(width, BATCH_NUMBERS // width)
     for start in range(0, len(X), rows):
         part = slice(start, start + rows)
         block = np.column_stack([ridge_features(np.asarray(X[part], dtype=np.float64), W, b), y[part]])

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from skident.budget.constants import NOISELESS, OUTPUTS_PER_PARAMETER
 from skident.fitting.batched_fits import BatchedNetworkFits, PenalizedNetworkFits, network_of
 from skident.fitting.lack_of_fit import NO_NOISE, lack_of_fit
 from skident.network import FeedforwardNetwork
@@ -18,8 +19,6 @@ from .width_selection import one_unit_more
 __all__ = ["FinalFit", "final_fit", "some_of"]
 
 _SEARCHED = 2**13  # rows at most that widths are searched on, and fits to fresh noise made on
-_OUTPUTS_PER_PARAMETER = 2.0  # of networks with a unit more
-_ROUNDING = 1e-9  # relative residual below which outputs have no detectable noise
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class FinalFit:
 def final_fit(table, rows, found, limits, rng, *, widths_given):
     """Fit again, to all rows and without those held out."""
     architecture, x, k = found.fitted.architecture, found.fitted.x, table.n_inputs
-    if len(architecture.widths) > 1 and found.fitted.cost > _ROUNDING**2 * rows.total:
+    if len(architecture.widths) > 1 and found.fitted.cost > NOISELESS**2 * rows.total:
         return _fit_of_noisy(table, rows, found, limits, rng, widths_given)
     x = _refit(BatchedNetworkFits(architecture, rows), x)
     without, lack = network_of(x, k, architecture), lack_of_fit(architecture, rows, x, rng)
@@ -91,7 +90,7 @@ def _wider(minima, rows, limits, rng):
     network = network_of(minima.x[0], rows.n_inputs, minima.architecture)
     for layer in range(len(minima.architecture.widths) - 1):
         architecture, starts = one_unit_more(network, layer, prior, limits.n_starts, rng)
-        if _OUTPUTS_PER_PARAMETER * starts.shape[1] <= rows.n_values and not limits.spent:
+        if OUTPUTS_PER_PARAMETER * starts.shape[1] <= rows.n_values and not limits.spent:
             found.append(minima_within_noise(architecture, starts, prior.noise, rows, limits, rng, prior.biases[0]))
     return found
 

@@ -28,6 +28,7 @@ from skident.base.parameters import (
 )
 from skident.base.predictions import in_shape_of_targets
 from skident.base.progress import StageLog
+from skident.budget.constants import PREDICTED_ROWS
 from skident.fitting.width_search import SearchLimits, search_weights, search_widths
 from skident.network import Architecture, get_activation
 from skident.optim import WorkBudget, gram_work, one_thread
@@ -44,7 +45,6 @@ __all__ = ["PassiveNetworkIdentifier"]
 
 _HELD_OUT = 0.15  # share of held-out samples (statistics: a lack of fit of 10 % is significant)
 _MOST_HELD_OUT = 2000  # held-out samples at most (budget)
-_PREDICTED_ROWS = 2**16  # rows per block of a prediction (memory)
 _FIRST_ORDER = (
     "standard errors are of first order, and too small if the noise leaves other networks: the budget ended before "
     "fits to fresh noise were made; raise max_work or max_seconds"
@@ -394,8 +394,8 @@ class PassiveNetworkIdentifier(RegressorMixin, Estimator):
         check_is_fitted(self)
         X = checked_data(self, X, dtype=[np.float64, np.float32], reset=False)
         Y = np.empty((len(X), self.network_.n_outputs))
-        for start in range(0, len(X), _PREDICTED_ROWS):
-            Y[start : start + _PREDICTED_ROWS] = self.network_(X[start : start + _PREDICTED_ROWS])
+        for start in range(0, len(X), PREDICTED_ROWS):
+            Y[start : start + PREDICTED_ROWS] = self.network_(X[start : start + PREDICTED_ROWS])
         return in_shape_of_targets(Y, self._one_dimensional)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from skident.budget.constants import FINE_FTOL, OUTPUTS_PER_PARAMETER
 from skident.fitting.batched_fits import (
     BatchedNetworkFits,
     Halving,
@@ -33,12 +34,10 @@ _VARIANCE_STEPS = Ending(max_iter=30, ftol=1e-5)
 _MOST = 8  # minima, a bound on the cost
 _SAME = 1e-2  # relative distance of parameters below which two ends are one minimum
 _ROUNDS = ((25, 12), (60, 8))  # steps and survivors of the race
-_OUTPUTS_PER_PARAMETER = 2.0  # of wider networks
 _END = Ending(max_iter=200, ftol=1e-9)
 _FIRST = 8  # steps from every minimum (budget)
 _KEPT = 2  # minima that go on (budget)
 _LAST = 40  # steps, of which fits to fresh noise take 10 to 20
-_FTOL = 1e-4  # a gain of 0.05 in chi squared of 500 outputs, against the noise of 1 in every direction
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,7 @@ def _pruned(architecture, prior, rows, limits, rng):
     D, widths = rows.n_inputs, architecture.widths
     wide = architecture.with_widths(half_as_wide_again(widths))
     found = [np.zeros((0, architecture.n_parameters(D)))]
-    if _OUTPUTS_PER_PARAMETER * wide.n_parameters(D) <= rows.n_values and not limits.spent:
+    if OUTPUTS_PER_PARAMETER * wide.n_parameters(D) <= rows.n_values and not limits.spent:
         scoring = Scoring(rows, 0.0, budget=limits.budget, prior=prior)
         x = random_parameters(D, wide, limits.n_starts, rng)
         x, cost = successive_halving(scoring.fits(wide), x, Halving(WIDE_ROUNDS, ftol=WIDE_FTOL, budget=limits.budget))
@@ -191,7 +190,7 @@ def _balanced(n, shape, rng):
 def _best_fit(minima, rows, center, budget):
     """Of fits from all minima, the one of the largest evidence with this mean of the prior."""
     fits = PenalizedNetworkFits(minima.architecture, rows, minima.prior, center)
-    x, ending = minima.x, Ending(max_iter=_FIRST, ftol=_FTOL, budget=budget)
+    x, ending = minima.x, Ending(max_iter=_FIRST, ftol=FINE_FTOL, budget=budget)
     beyond = minima.prior.noise * (np.zeros(len(x)) if minima.curvature is None else minima.curvature)
     for n_kept, steps in ((_KEPT, _LAST), (1, 0)):
         result = batched_levenberg_marquardt(fits, x, ending)

@@ -6,18 +6,18 @@ import numpy as np
 from scipy.optimize import least_squares
 from scipy.stats import t as student_t
 
+from skident.budget.constants import TINY
 from skident.fitting.standard_errors import parameter_jacobian
 from skident.network.calculus import flatten_parameters, unflatten_parameters
 
 __all__ = ["profile_interval"]
 
 _DOUBLINGS = 8  # of the distance, from a half standard error: 128 of them, beyond which a side has no end
-_BISECTIONS = 8  # of the last doubling: an end to 1/256 of its distance
+_HALVINGS = 8  # of the last doubling: an end to 1/256 of its distance
 _LARGEST_STEP = 1e3  # first step over the root mean square parameter, if the standard error is larger or infinite
 _EVALUATIONS = 30  # per refit (budget)
 _OVERFLOW = 1e100  # residuals and derivatives of parameters at which the network overflows
-_TOL = 1e-8  # relative, of costs and steps of refits: the profile has to be known to a hundredth of the noise
-_TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
+_REFIT_TOL = 1e-8  # relative, of costs and steps of refits: the profile has to be known to a hundredth of the noise
 
 
 def profile_interval(network, X, Y, position, level):
@@ -74,8 +74,8 @@ class _Residuals:
             jac=lambda part: self.jacobian(whole(part))[:, free],
             x_scale="jac",
             method="lm",
-            ftol=_TOL,
-            xtol=_TOL,
+            ftol=_REFIT_TOL,
+            xtol=_REFIT_TOL,
             max_nfev=_EVALUATIONS,
         )
         return whole(fit.x)
@@ -96,12 +96,12 @@ class _Profile:
         self.problem, self.best, self.position = problem, best, position
         self.cost, freedom = problem.cost(best), problem.Y.size - len(best)
         variance = self.cost / freedom
-        self.rise = max(variance * student_t.ppf(0.5 + 0.5 * level, freedom) ** 2, _TINY)
+        self.rise = max(variance * student_t.ppf(0.5 + 0.5 * level, freedom) ** 2, TINY)
         J = problem.jacobian(best)
-        sizes = np.maximum(np.linalg.norm(J, axis=0), _TINY)
+        sizes = np.maximum(np.linalg.norm(J, axis=0), TINY)
         row = np.linalg.pinv(J / sizes)[position] / sizes[position]
         largest = _LARGEST_STEP * np.sqrt(np.mean(best**2))
-        self.step = 0.5 * min(max(np.sqrt(variance) * float(np.linalg.norm(row)), _TINY), largest)
+        self.step = 0.5 * min(max(np.sqrt(variance) * float(np.linalg.norm(row)), TINY), largest)
 
     def end(self, sign):
         """Where the profile leaves the interval on the side of `sign`."""
@@ -114,7 +114,7 @@ class _Profile:
         return sign * np.inf
 
     def _bisected(self, inside, beyond, sign):
-        for _ in range(_BISECTIONS):
+        for _ in range(_HALVINGS):
             middle = 0.5 * (inside[1] + beyond)
             refitted = self._refitted(inside[0], sign * middle)
             if refitted is None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from skident.base.report import ReportMixin
 from skident.base.undetected import CONFIDENCE, undetected_share
+from skident.budget.constants import NOISELESS
 from skident.fitting.lack_of_fit import NO_NOISE
 from skident.fitting.pruning import redundant_units
 from skident.network import get_activation
@@ -16,7 +17,6 @@ from .undetermined import Information
 
 __all__ = ["Evidence", "PassiveReport", "idle_features", "judge"]
 
-_ROUNDING = 1e-9  # relative residual below which outputs have no detectable noise
 # Noise of an exact fit: fits end at 1e-12; beside nearly parallel units other minima come as close as 1e-9.
 _EXACT = 1e-11
 _UNITS = 10.0  # of rounding of targets with an offset
@@ -157,7 +157,7 @@ class Evidence:
 
 def judge(network, table, evidence, tol):
     """Whether the network may be called exact, and what is undetermined."""
-    fits = evidence.held_out_error <= tol and evidence.noise <= _ROUNDING
+    fits = evidence.held_out_error <= tol and evidence.noise <= NOISELESS
     opened = [*_about_the_rows(network, table), *_about_the_fit(network, evidence, fits)]
     if fits and not opened:
         opened = _about_a_claim(network, table, evidence)
@@ -186,7 +186,7 @@ def _about_the_rows(network, table):
 def _about_the_fit(network, evidence, fits):
     """Of residuals and parameters."""
     opened = []
-    no_noise = evidence.noise > _ROUNDING and evidence.lack_of_fit < NO_NOISE
+    no_noise = evidence.noise > NOISELESS and evidence.lack_of_fit < NO_NOISE
     if no_noise and not fits:
         opened.append(
             "not a network of this class, or not recovered in the time and rows there are: functions of X explain what "
@@ -199,7 +199,7 @@ def _about_the_fit(network, evidence, fits):
             "not a network of this class, or not recovered in the time and rows there are: no small network leaves "
             "only noise, and wider ones still leave less"
         )
-    elif evidence.noise <= _ROUNDING and not fits and evidence.n_held_out:
+    elif evidence.noise <= NOISELESS and not fits and evidence.n_held_out:
         opened.append(f"rows that were not fitted are missed by {evidence.held_out_error:.1e}: too few rows")
     if fits and evidence.n_held_out < _FEW_HELD_OUT:
         opened.append(f"only {evidence.n_held_out} rows could be held out, too few for a claim: give more rows")
@@ -213,7 +213,7 @@ def _about_the_fit(network, evidence, fits):
     surplus = sum(redundant_units(network)) if len(network.weights) > 1 else 0
     if surplus:
         opened.append(f"{surplus} hidden units could be left out without a change: their weights are undetermined")
-    n_out = _outliers(evidence.residuals) if evidence.noise > _ROUNDING else 0
+    n_out = _outliers(evidence.residuals) if evidence.noise > NOISELESS else 0
     if n_out:
         opened.append(
             f"{n_out} targets lie beyond {_FAR_OUT:.0f} robust deviations: outliers pull least squares; leave them out"

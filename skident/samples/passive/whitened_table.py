@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget.constants import COLLINEAR
 from skident.fitting.batched_fits import WeightedSamples
 from skident.linalg import column_units
 from skident.network import change_outputs
@@ -12,7 +13,6 @@ __all__ = ["Table"]
 
 _SMALL = 2**17  # rows up to which repeated ones are searched for
 _BLOCK = 2**14  # rows read at a time
-_COLLINEAR = 1e-10  # eigenvalue of the correlation matrix below which a direction is constant
 _DISCRETE = 0.5  # share of the rows that a column's different values may number, below which it is discrete
 
 
@@ -75,7 +75,7 @@ class Table:
         varies = deviation > 1e-13 * np.abs(center)
         inverse = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=varies)
         values, vectors = np.linalg.eigh(covariance * np.outer(inverse, inverse))
-        kept = values > _COLLINEAR * max(values[-1], 1.0)
+        kept = values > COLLINEAR * max(values[-1], 1.0)
         return center, inverse[:, None] * vectors[:, kept] / np.sqrt(values[kept])
 
     def _discrete(self):

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from skident.budget.constants import FEW_ROUNDS, NOISELESS, OUTPUTS_PER_PARAMETER
 from skident.fitting.batched_fits import (
     Halving,
     Prior,
@@ -20,9 +21,6 @@ from skident.network import Architecture
 __all__ = ["one_unit_more", "units_above_noise"]
 
 _SMALL = 0.03  # outgoing weights of a unit that is tried, relative to those of the others
-_ROUNDS = 3  # in which units come and go, before the prior is estimated again
-_ROUNDING = 1e-9  # relative residual that is no noise
-_OUTPUTS_PER_PARAMETER = 2.0  # outputs per parameter that a fit with one more unit needs (overdetermined)
 _FINISH = {"max_iter": 100, "ftol": 1e-6}
 
 
@@ -34,12 +32,12 @@ def units_above_noise(found, rows, limits, rng):
     time, and networks half as wide again are fitted afresh; the result is pruned by the penalized criterion.
     """
     fitted, n_hidden = found.fitted, len(found.fitted.widths) - 1
-    exact = fitted.cost <= _ROUNDING**2 * rows.total
+    exact = fitted.cost <= NOISELESS**2 * rows.total
     if exact or not n_hidden or (n_hidden > 1 and not found.settled) or len(fitted.x) >= rows.n_values:
         return found
     fitted, scoring = _with_its_prior(*_with_its_prior(fitted, Scoring(rows, 0.0, budget=limits.budget)))
     settled = False
-    for _ in range(_ROUNDS):
+    for _ in range(FEW_ROUNDS):
         widths, fitted = fitted.widths, prune_by_score(_grown(fitted, scoring, limits, rng), scoring)
         settled = fitted.widths == widths
         if settled:
@@ -76,7 +74,7 @@ def _grown(fitted, scoring, limits, rng):
 
 
 def _may_grow(fitted, scoring, limits):
-    few = len(fitted.x) < scoring.samples.n_values / _OUTPUTS_PER_PARAMETER
+    few = len(fitted.x) < scoring.samples.n_values / OUTPUTS_PER_PARAMETER
     return few and fitted.architecture.n_hidden < limits.max_neurons
 
 
@@ -110,7 +108,7 @@ def _afresh(best, scoring, limits, rng):
     too_many = architecture.n_hidden > limits.max_neurons
     if (
         too_many
-        or architecture.n_parameters(scoring.samples.n_inputs) > scoring.samples.n_values / _OUTPUTS_PER_PARAMETER
+        or architecture.n_parameters(scoring.samples.n_inputs) > scoring.samples.n_values / OUTPUTS_PER_PARAMETER
         or limits.spent
     ):
         return best

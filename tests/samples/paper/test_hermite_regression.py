@@ -33,7 +33,7 @@ def test_weighted_and_in_chunks(rng, monkeypatch):
     root = np.sqrt(weights)
     expected = np.linalg.lstsq(root[:, None] * A, root * y)[0]
     whole = regress_on_hermite(X, y, 3, sample_weight=weights)
-    monkeypatch.setattr("skident.samples.paper.hermite_regression._BATCH_NUMBERS", 64)
+    monkeypatch.setattr("skident.samples.paper.hermite_regression.BATCH_NUMBERS", 64)
     parts = regress_on_hermite(X, y, 3, sample_weight=weights)
     solution = np.concatenate([whole[k] / np.sqrt([1, 1, 2, 6][k]) for k in range(4)])
     np.testing.assert_allclose(solution, expected, atol=1e-12)

@@ -35,7 +35,7 @@ def test_any_signs_give_the_function_back(rng):
 
 @pytest.mark.parametrize("n", [40, 2000])
 def test_streamed_and_weighted_against_lstsq(n, rng, monkeypatch):
-    monkeypatch.setattr("skident.samples.paper.regression._BATCH_NUMBERS", 300)
+    monkeypatch.setattr("skident.samples.paper.regression.BATCH_NUMBERS", 300)
     W, b, _ = random_network(rng, 3, 5)
     X, y, weights = rng.normal(size=(n, 3)), rng.normal(size=n), rng.uniform(size=n)
     A, root = ridge_features(X, W, b), np.sqrt(weights)

@@ -6,6 +6,7 @@ import numpy as np
 
 from skident.linalg import lapack
 
+from ...constants import LABEL_OFFSET
 from .facets import find_facet
 from .points import bisect, random_crossings, sizes
 from .units import Pencil
@@ -13,7 +14,6 @@ from .units import Pencil
 __all__ = ["aim_along", "aimed_pencils", "moves"]
 
 _MOVE = 1e-4  # along a direction, in standard deviations, by which a label may change
-_OFFSET = 1e-8  # of both labels from the boundary, relative to 1 + |x|
 _N_CROSSINGS = 24  # random boundary points per aim (budget)
 _TRIES = 6  # pairs of points per aim (budget)
 _APART = 1e-6  # of the way between both points, to which the bend is bisected
@@ -27,7 +27,7 @@ def moves(labels, X, U, V):
     """Whether the labels beside boundary points X (n, D) change along V: 1, 0, or -1 if the point is none along U."""
     U = U / np.linalg.norm(U, axis=1)[:, None]
     V = _MOVE * V / np.linalg.norm(V, axis=1)[:, None]
-    h = (_OFFSET * sizes(X))[:, None] * U
+    h = (LABEL_OFFSET * sizes(X))[:, None] * U
     seen = labels(np.vstack([X + h, X - h, X + V + h, X + V - h, X - V + h, X - V - h])).reshape(6, -1)
     same = np.all(seen[2::2] == seen[0], axis=0) & np.all(seen[3::2] == seen[1], axis=0)
     return np.where((seen[0] == seen[1]) | np.any(seen < 0, axis=0), -1, np.where(same, 0, 1))

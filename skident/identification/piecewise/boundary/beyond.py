@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...constants import MIN_BEND
 from .facets import fine_facet, interior_facet
 from .points import bisect, bracket, sizes
 from .surfaces import crossing
@@ -14,7 +15,6 @@ MANY_INPUTS = 25  # from which the plane before the bend replaces a coarse norma
 _BEYOND = (0.05, 0.0125, 3e-3, 7e-4)  # distances beyond a bend up to which the boundary must be flat along the path
 _ALONG_ERROR = 1e-6  # of the boundary point at that distance, over the distance
 _FLAT_TOL = 2e-4  # deviation of the boundary half the way from a straight line, over that distance
-_MIN_BEND = 5e-6  # deviation from the plane before the bend, over that distance, below which the plane is inaccurate
 _BEND_ERROR = 1e-5  # of the bend's position along the path
 _LATE = 2e-9  # of a bend along the normal, relative to 1 + |x|: it shows once labels beside the path are other ones
 _CENTER = 0.6  # of that distance, at which the facet's center lies
@@ -47,7 +47,7 @@ def facet_from_plane(labels, n, pair, x, d, rng):
         slope = _slope(labels, x, d, n, rho, pair)
         if slope is None:
             continue
-        if abs(slope) < _MIN_BEND:
+        if abs(slope) < MIN_BEND:
             return None
         q, u = x + _CENTER * rho * (d + slope * n), (n - slope * d) / np.sqrt(1 + slope**2)
         for share, slack in _RADII:

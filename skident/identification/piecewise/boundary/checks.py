@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...constants import LABEL_OFFSET, LINES_AT_A_TIME
 from .points import bisect, sizes
 
 __all__ = ["bisected_near", "contradicting_labels", "wrong_boundary_points"]
 
 _CHUNK = 10_000  # recorded labels that are compared at a time (memory)
-_MAX_LINES = 4000  # at a time (memory)
 _N_GRID = 65  # predicted labels per line
 _MAX_BISECTED = 60  # wrong boundary points whose lines are searched for the true ones (budget)
 _COARSE_GRID = np.linspace(0, 1, 9)  # of a line, at which labels are queried if its predicted boundary point is wrong
 _RADII = (0.5, 10.0)  # standard deviations of the lines' ends, log-uniform
-_OFFSET = 1e-8  # of both labels from the predicted boundary, relative to 1 + |x|
 _WIDER = (1.0, 30.0, 30.0)  # factors of that offset, one after the other, until both labels are as predicted
 _CLEAR_GAP = 3e-10  # lead of a logit, over (1 + |x|) times the usual lead, from which the label is certain
 _N_USUAL = 500  # inputs N(0, I) whose median lead is the usual one
@@ -48,7 +47,7 @@ def _predicted_lines(labels, logits, n, rng):
     at = np.array([rng.choice(c) if len(c) else -1 for c in changes])
     P, U, predicted, at = P[at >= 0], U[at >= 0], predicted[at >= 0], at[at >= 0]
     middle, below, above = bisect(logits.predict, P, U, t[at], t[at + 1], predicted[np.arange(len(P)), at])
-    step = _OFFSET * sizes(P + middle[:, None] * U) / np.maximum(np.linalg.norm(U, axis=1), 1e-300)
+    step = LABEL_OFFSET * sizes(P + middle[:, None] * U) / np.maximum(np.linalg.norm(U, axis=1), 1e-300)
     return P, U, middle, step, np.column_stack([t[at], t[at + 1]]), np.column_stack([below, above])
 
 
@@ -72,7 +71,9 @@ def bisected_near(labels, logits, n, rng):
 
 def wrong_boundary_points(labels, logits, n, rng):
     """Check predicted boundary points on n lines: number checked, wrong, crossings (X, pairs, U), pairs."""
-    parts = [_wrong_on_lines(labels, logits, min(n - first, _MAX_LINES), rng) for first in range(0, n, _MAX_LINES)]
+    parts = [
+        _wrong_on_lines(labels, logits, min(n - first, LINES_AT_A_TIME), rng) for first in range(0, n, LINES_AT_A_TIME)
+    ]
     checked, wrong, crossings, pairs = zip(*parts, strict=True)
     X, at, U = (np.concatenate(columns)[:_MAX_BISECTED] for columns in zip(*crossings, strict=True))
     return sum(checked), sum(wrong), (X, at, U), sorted(set().union(*pairs))

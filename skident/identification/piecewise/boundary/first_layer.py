@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget.constants import ROOT_RANK_TOL
 from skident.linalg import lapack, svd
 from skident.oracle import NotIdentified
 
+from ...constants import NEAR_HYPERPLANE, TARGETS
 from .aiming import aimed_pencils, moves
 from .facets import find_facet
 from .growth import facet_beyond, pencil_at
@@ -18,12 +20,10 @@ from .units import Pencil, Units, common_hyperplane
 
 __all__ = ["FirstLayer", "span_of_normals"]
 
-_RANK_TOL = 1e-8  # singular value of unit normals, over the largest one, below which it is an error
 _N_TESTED = 100  # boundary points at which labels must not move orthogonally to the span (statistics)
 _N_TESTED_FIRST = 24  # of them per round while some do (budget)
 _MAX_MEASURED = 8  # of those that do (budget)
 _MAX_SPANS = 40  # rounds of that test (budget)
-_TARGETS = (0.5, 6.0)  # standard deviations of the points that paths head for, log-uniform
 _WALKS = 10  # from one facet
 _PER_FACET = 6  # bends measured from one facet (budget)
 _MAX_FACETS = 150  # from which paths start (budget)
@@ -32,7 +32,6 @@ _QUIET_ALL = 2  # `_QUIET` before the first unit, if all inputs count: nearest n
 _QUIET_MANY = 4  # `_QUIET` if more than a few units are missing
 _FEW_MISSING = 2  # units, whose bends are met soon if these are aimed at
 _QUIET_AIMED = 1  # facets in a row without a new unit, after which missing units are aimed at
-_NEAR = 1e-6  # distance from a known hyperplane, relative to 1 + |x|, within which a bend is that unit's
 _FIRST_PLACES = 3  # on a candidate, that decide if they agree (budget)
 _MIN_PLACES = 2  # on a candidate at which the boundary is examined
 _MIN_SHARE = 0.6  # of these places at which it bends along a first-layer unit; second-layer units: at most 0.4
@@ -75,7 +74,7 @@ def _moved(labels, normals, points, rng):
 
 def _span(normals):
     _, s, V = svd(np.array(normals), full_matrices=False)
-    return V[s > _RANK_TOL * s[0]]
+    return V[s > ROOT_RANK_TOL * s[0]]
 
 
 class FirstLayer:
@@ -154,7 +153,7 @@ class FirstLayer:
         """Measure pencils at bends of a facet."""
         measured = 0
         surface = Surface(facet, Units(self.rank))
-        for target in self.labels.draw(_WALKS, self.rng, _TARGETS):
+        for target in self.labels.draw(_WALKS, self.rng, TARGETS):
             if measured >= _PER_FACET or self._complete():
                 return
             path = surface.path(facet.point, target)
@@ -170,7 +169,7 @@ class FirstLayer:
 
     def _known(self, x):
         """Whether a bend x belongs to a known unit or a known pencil."""
-        one, slack = np.append(x, 1.0), _NEAR * (1.0 + np.linalg.norm(x))
+        one, slack = np.append(x, 1.0), NEAR_HYPERPLANE * (1.0 + np.linalg.norm(x))
         if np.any(np.abs(self.units.hyperplanes @ one) < slack):
             return True
         return any(np.abs(p.planes @ one).max() < slack for p in self.pencils)
@@ -188,7 +187,7 @@ class FirstLayer:
 
     def _on_unit(self, pencil):
         one = np.append(pencil.bend, 1.0)
-        return np.any(np.abs(self.units.hyperplanes @ one) < _NEAR * (1.0 + np.linalg.norm(pencil.bend)))
+        return np.any(np.abs(self.units.hyperplanes @ one) < NEAR_HYPERPLANE * (1.0 + np.linalg.norm(pencil.bend)))
 
     def _was_refused(self, w):
         return any(min(np.abs(v - w).max(), np.abs(v + w).max()) < 1e-5 * np.abs(w).max() for v in self.refused)

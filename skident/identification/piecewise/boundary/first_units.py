@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...constants import TARGETS
 from .aiming import aim_along
 from .growth import facet_beyond, pencil_at
 from .surfaces import Surface, departure
@@ -9,7 +10,6 @@ from .two_units import units_at_corner, units_of_three
 
 __all__ = ["find_first_units"]
 
-_TARGETS = (0.5, 6.0)  # standard deviations of the points that paths head for, log-uniform
 _FIRST_PATHS = 30  # in a row from the first facets without a new bend: few units have few bends
 _MAX_PENCILS = 16  # bends of which no two belong to one hyperplane, after which there are no units
 
@@ -23,7 +23,7 @@ def find_first_units(search, base):
     labels, rng, units = search.labels, search.rng, search.units
     facets, bends, clean, aims = [base], [], 0, []
     while clean < _FIRST_PATHS and len(bends) < _MAX_PENCILS:
-        anywhere = facets[rng.randint(len(facets))], labels.draw(1, rng, _TARGETS)[0], None
+        anywhere = facets[rng.randint(len(facets))], labels.draw(1, rng, TARGETS)[0], None
         facet, target, corner = aims.pop() if aims else anywhere
         path = Surface(facet, units).path(facet.point, target).before_walls(labels.room)
         touch = departure(labels, path, facet.pair) if len(path.lengths) else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...constants import MIN_BEND, NEAR_OFFSET, ON_UNIT
 from .beyond import MANY_INPUTS, facet_from_plane
 from .facets import find_facet
 from .points import bracket, sizes
@@ -15,15 +16,10 @@ __all__ = ["facet_beyond", "just_beyond", "pencil_at", "scale_of", "waiting_unit
 _BEYOND = (0.08, 0.02, 4e-3, 5e-4)  # distances beyond a bend at which the next facet is measured
 _FOLD = 3.0  # radians from the direction of the path, up to which the facet beyond a sharp bend may turn
 _FOLD_TOL = 1e-9  # radians, of that turn: find_facet bisects again
-_OFFSET = 1e-9  # of both labels from the boundary, relative to 1 + |x|
-_MIN_BEND = (
-    5e-6  # distance of the boundary from the plane, over that from the bend, below which the plane is inaccurate
-)
 _N_AGREEING = 3  # boundary points beyond a bend that must give one scale (statistics)
 _NEAR_BEND = 0.02  # distance of these points beyond the bend
 _ASIDE = 0.3  # of that distance, aside
 _AGREEMENT = 1e-6  # relative, of these scales; those of another unit differ by percents
-_ON_UNIT = 1e-6  # distance of the bend from the unit's hyperplane, relative to 1 + |x|
 _MIN_SINE = 1e-6  # of the angle at a bend; smaller ones are lost in rounding
 _STEPS = (0.3, 0.1)  # beyond a known hyperplane, at which the scale of a facet is measured, and confirmed
 _SHARE = 0.5  # of the way to the bend, at most, for the first of these; the second must be another point
@@ -45,12 +41,12 @@ def facet_beyond(labels, plane, pair, x, d, rng):
             facet = _folded(labels, x, d, n, rho, pair, rng)
         else:
             q = crossing(labels, q, n, size, pair)
-            if q is not None and abs(plane @ np.append(q, 1.0)) < _MIN_BEND * rho * np.linalg.norm(plane[:-1]):
+            if q is not None and abs(plane @ np.append(q, 1.0)) < MIN_BEND * rho * np.linalg.norm(plane[:-1]):
                 return None
             facet = None if q is None else find_facet(labels, q, n, pair, rng, 0.4 * rho, d)
         if facet is None:
             continue
-        slack = 1e-5 * rho + 1e-7 + 4 * _OFFSET * (1 + np.linalg.norm(x))
+        slack = 1e-5 * rho + 1e-7 + 4 * NEAR_OFFSET * (1 + np.linalg.norm(x))
         sine = np.linalg.norm(facet.normal - (facet.normal @ n) * n)
         if sine > _MIN_SINE and abs(facet.plane @ np.append(x, 1.0)) < slack:
             return facet
@@ -125,7 +121,7 @@ def waiting_unit(labels, surface, plane, x, d, waiting, rng):
         scales = one @ (own - plane) / B
         mu = np.median(scales)
         jump = mu * item[2].plane - own
-        on = abs(jump @ np.append(x, 1.0)) < _ON_UNIT * (1 + np.linalg.norm(x)) * np.linalg.norm(jump[:-1])
+        on = abs(jump @ np.append(x, 1.0)) < ON_UNIT * (1 + np.linalg.norm(x)) * np.linalg.norm(jump[:-1])
         if mu > 0 and on and np.ptp(scales) < _AGREEMENT * mu:
             return item, mu, Y
     return None, None, Y
@@ -139,7 +135,7 @@ def just_beyond(labels, plane, pair, x, d, rng, k=_N_AGREEING):
         t -= (t @ n) * n
         q = x + _NEAR_BEND * (d + _ASIDE * t / np.linalg.norm(t))
         y = crossing(labels, q, n, 0.25 * _NEAR_BEND, pair)
-        if y is None or abs(plane @ np.append(y, 1.0)) < _MIN_BEND * _NEAR_BEND * np.linalg.norm(plane[:-1]):
+        if y is None or abs(plane @ np.append(y, 1.0)) < MIN_BEND * _NEAR_BEND * np.linalg.norm(plane[:-1]):
             return []
         Y.append(y)
     return Y
@@ -192,7 +188,7 @@ def _places(surface, plane, facet, signs):
 def _flat(labels, facet, ridge):
     """Whether the facet is flat on the way to a known hyperplane."""
     X = facet.point + _FLAT_AT[:, None] * (ridge - facet.point)
-    return bool(np.all(bracket(labels, X, facet.normal, _OFFSET * sizes(X), facet.pair)))
+    return bool(np.all(bracket(labels, X, facet.normal, NEAR_OFFSET * sizes(X), facet.pair)))
 
 
 def _confirmed(labels, facet, x, J, mu):
@@ -205,4 +201,4 @@ def _confirmed(labels, facet, x, J, mu):
     x = x - (plane @ np.append(x, 1.0)) / slope * facet.normal
     if abs(facet.plane @ np.append(x, 1.0)) < _MIN_LEVER:
         return False
-    return bool(bracket(labels, x[None], n, _OFFSET * sizes(x[None]), facet.pair)[0])
+    return bool(bracket(labels, x[None], n, NEAR_OFFSET * sizes(x[None]), facet.pair)[0])

@@ -11,6 +11,7 @@ from scipy.optimize import linprog
 from skident.budget import check_deadline
 from skident.linalg import lapack, svd
 
+from ...constants import BISECTION_ERROR
 from .large import jumps_fitted
 from .points import sizes
 
@@ -21,7 +22,6 @@ _NEAR_BEND = 1e-6  # distance from a hyperplane within which the side of a point
 _NULL_TOL = 2e-9  # singular value per root of the points that is a null vector of accurate hyperplanes
 _GAP = 20.0  # between the singular values of null vectors of rough hyperplanes and the others
 _SINGULAR = 1e-14  # diagonal entry of a triangular factor, over the largest one, that is zero (rounding)
-_ROUNDING = 2.5e-16  # standard deviation of bisected points, relative to 1 + |x|
 _BLOCK = 64  # columns of a block of a factorization that rows are added to (processor time)
 _MOST = 0.9  # of new boundary points, whose standard errors are bounded (statistics)
 _LARGE_ROUNDS = 4  # fits of large networks: the activation patterns near bends are better known after each (budget)
@@ -32,7 +32,7 @@ _CONVERGED = 1e-12  # largest residual from which a step that hardly lowers it i
 _FALLING_STEP = 0.5  # factor by which a step must lower it
 _UNDAMPED = 100.0  # dampings below the smallest singular value, where damping has no effect
 _ITERATIONS = 4  # of the inverse iteration for that value
-_OUTLIER = 100.0  # median residuals beyond which a point leaves the fit
+_LEFT_OUT = 100.0  # median residuals beyond which a point leaves the fit
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def _refined_large(logits, X, pairs, enough):
         H, column = jumps_fitted(H, column, X, enough)
         found = Logits(H, np.column_stack([np.zeros(len(column)), column]))
         off = found.distances(X, pairs)
-        before, worst = worst, off[off < 1e-6 + _OUTLIER * np.median(off)].max(initial=0.0)
+        before, worst = worst, off[off < 1e-6 + _LEFT_OUT * np.median(off)].max(initial=0.0)
         if worst < max(_FITTED, _LARGEST * enough) or worst > _FALLING * before:
             break
     return found, worst
@@ -175,7 +175,7 @@ class Precision:
         errors = np.inf
         if self._regular() and len(X):
             leverages = np.sum(scipy.linalg.solve_triangular(self._R, J.T, trans=1) ** 2, axis=0)
-            errors = _ROUNDING * np.sqrt(np.quantile(leverages, _MOST))
+            errors = BISECTION_ERROR * np.sqrt(np.quantile(leverages, _MOST))
         self._R = _with_rows(self._R, J[keep])
         return errors
 
@@ -190,7 +190,7 @@ class Precision:
         if not self._regular():
             return np.inf
         inverse = scipy.linalg.lapack.dtrtri(self._R)[0]
-        return _ROUNDING * np.sqrt(np.sum(inverse[: self._H.size] ** 2, axis=1).max(initial=0.0))
+        return BISECTION_ERROR * np.sqrt(np.sum(inverse[: self._H.size] ** 2, axis=1).max(initial=0.0))
 
 
 def _with_rows(R, J):
@@ -231,7 +231,7 @@ def _linearized(H, coef, X, pairs):
     weight = sizes(X) * np.maximum(np.linalg.norm(gradient, axis=1), 1e-12)
     r = np.sum(F * d, axis=1) / weight
     keep = np.min(np.abs(z), axis=1, initial=np.inf) > _NEAR_BEND
-    keep &= np.abs(r) < 1e-6 + _OUTLIER * np.median(np.abs(r))
+    keep &= np.abs(r) < 1e-6 + _LEFT_OUT * np.median(np.abs(r))
     blocks = [(d[:, [j]] * np.sign(z[:, [j]])) * one for j in range(m)]
     for c in range(1, coef.shape[1]):
         blocks.append(((pairs[:, 0] == c).astype(float) - (pairs[:, 1] == c))[:, None] * F)

@@ -7,6 +7,7 @@ from scipy.linalg import solve_triangular
 from scipy.sparse.linalg import LinearOperator, lsqr
 
 from skident.budget import check_deadline
+from skident.budget.constants import RIDGE_OF_PRODUCTS
 from skident.linalg import lapack
 
 from .points import sizes
@@ -15,7 +16,6 @@ __all__ = ["jumps_fitted"]
 
 _MAX_STEPS = 600  # of the iteration (budget)
 _TOL = 1e-8  # fall of the residual, and its gradient, relative, at which the iteration ends; further fits follow
-_RIDGE = 1e-10  # of the preconditioner's factors, relative to their mean diagonal
 _NEAR_BEND = 1e-5  # distance from a hyperplane within which the side of a point is uncertain
 _WRONG = 1e-4  # distance from the predicted boundary, over 1 + |x|, of a point of another unit
 
@@ -58,7 +58,7 @@ def jumps_fitted(H, column, X, enough=0.0):
 
 
 def _factor(A):
-    return lapack.cholesky(A + _RIDGE * np.mean(np.diag(A)) * np.eye(len(A)))
+    return lapack.cholesky(A + RIDGE_OF_PRODUCTS * np.mean(np.diag(A)) * np.eye(len(A)))
 
 
 def _solved(L, V, adjoint):

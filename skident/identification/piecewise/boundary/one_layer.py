@@ -9,6 +9,7 @@ import numpy as np
 from skident.linalg import svd
 from skident.oracle import NotIdentified
 
+from ...constants import EXPLAINED_DISTANCE, LINES_AT_A_TIME, LINES_PER_PARAMETER, MORE_POINTS
 from .checks import bisected_near, wrong_boundary_points
 from .joint import MAX_UNKNOWNS, Logits, Precision, null_space, refined, separating
 from .points import random_crossings
@@ -23,8 +24,6 @@ _MAX_FLAT = 6  # rounds with flat facets and without a unit, after which no netw
 _ROUGH_TOL = 3e-7  # singular value of a null vector if hyperplanes are accurate to 1e-7 only
 _N_LINES = 100  # held-out lines of the validation per class beyond the first
 _FINAL_LINES = 600  # more lines once the first ones agree: they decide whether the network is exact (statistics)
-_LINES_PER_PARAMETER = 2  # further lines, since more units have smaller facets
-_MORE_POINTS = 20  # boundary points of the last fit beyond its unknowns
 _SPREAD_RATIO = 0.9  # points on random lines per unknown of a large network, beside those beyond units (statistics)
 _BATCH = 0.2  # of the unknowns: points that are added if hyperplanes are less precise than this
 _POSITION_ERROR = (
@@ -32,13 +31,11 @@ _POSITION_ERROR = (
 )
 _BOUNDARY_ERROR = 3e-13  # standard error of the boundary of several classes at most points, relative to 1 + |x|
 _MAX_BATCHES = 20  # of points (budget)
-_MAX_LINES = 4000  # at a time (memory)
 _MAX_RATIO = 2.5  # of points over unknowns (budget)
 _N_LABELS = 60  # labels per class that fix the combination of null vectors
 _LABEL_RADII = (1.0, 3.0)  # standard deviations of these inputs, log-uniform
 _MIN_EFFECT = 1e-7  # coefficient of a unit, over the largest one, below which it has no effect
-_EXPLAINED = 1e-7  # distance of a boundary point from the predicted boundary, relative to 1 + |x|, that is an error
-_ROUGH = 1e-6  # `_EXPLAINED` distance up to which the logits are inaccurate and no unit is missing
+_ROUGH = 1e-6  # `EXPLAINED_DISTANCE` distance up to which the logits are inaccurate and no unit is missing
 _MAX_VISITED = 6  # wrong boundary points per round at which the search continues
 
 
@@ -166,7 +163,7 @@ def _refuse(search):
 def _contradicting(search, logits):
     """Boundary points of the search that the logits do not explain: points, pairs, directions."""
     X, pairs = np.array(search.points), np.array(search.pairs)
-    i = search.rng.permutation(np.flatnonzero(logits.distances(X, pairs) > _EXPLAINED))[:_MAX_VISITED]
+    i = search.rng.permutation(np.flatnonzero(logits.distances(X, pairs) > EXPLAINED_DISTANCE))[:_MAX_VISITED]
     return X[i], pairs[i], logits.gradients(X[i], pairs[i])
 
 
@@ -203,7 +200,7 @@ def _overdetermined(search, logits):
         return _spread(search, logits, int(_SPREAD_RATIO * n))
     precision = Precision(logits)
     precision.add(np.array(search.points), np.array(search.pairs))
-    wanted = max(n + _MORE_POINTS, len(search.points))
+    wanted = max(n + MORE_POINTS, len(search.points))
     scaled = len(logits.hyperplanes) == logits.coef.shape[1] == 2  # two units, see `without_linear_part`
     several = logits.coef.shape[1] > 2  # few points may determine the coefficients of a class
     off = np.inf if several else 0.0
@@ -225,7 +222,7 @@ def _spread(search, logits, n):
     """Boundary points that lie far apart, and their pairs: n next to the predicted ones on random lines, and others."""
     first = len(search.points)
     while (left := n - len(search.points) + first) > 0:
-        X, pairs = bisected_near(search.labels, logits, min(2 * left, _MAX_LINES), search.rng)
+        X, pairs = bisected_near(search.labels, logits, min(2 * left, LINES_AT_A_TIME), search.rng)
         if not len(X):
             break
         search.remember(X[:left], pairs[:left])
@@ -256,7 +253,7 @@ def _final(search, logits, many):
     if solved is None:
         return None, (np.zeros((0, labels.n_features)), [], [])
     logits, N, residual = solved
-    n = _lines(labels, _FINAL_LINES + _LINES_PER_PARAMETER * logits.hyperplanes.size if many else _N_LINES)
+    n = _lines(labels, _FINAL_LINES + LINES_PER_PARAMETER * logits.hyperplanes.size if many else _N_LINES)
     checked, wrong, crossings, pairs = wrong_boundary_points(labels, logits, n, search.rng)
     met = frozenset(tuple(sorted(map(int, p))) for p in search.pairs)
     return Found(logits, open_coefficients(logits, N), checked, wrong, pairs, residual, met), crossings

@@ -6,6 +6,7 @@ import numpy as np
 
 from skident.oracle import NotIdentified
 
+from ...constants import EXPLAINED_DISTANCE, NEAR_HYPERPLANE, TARGETS
 from .beyond import MANY_INPUTS, confirmed_beyond, points_on
 from .facets import axes_of, find_facet
 from .first_units import find_first_units
@@ -13,12 +14,11 @@ from .growth import facet_beyond, pencil_at, scale_of, waiting_unit
 from .joint import MAX_UNKNOWNS
 from .points import random_crossings
 from .straight import bends_along
-from .surfaces import EXPLAINED, Surface, crossing, departure
+from .surfaces import Surface, crossing, departure
 from .units import Units
 
 __all__ = ["Search"]
 
-_TARGETS = (0.5, 6.0)  # standard deviations of the points that paths head for, log-uniform
 _CLEAN_PATHS = 12  # in a row without an unknown bend, after which the logits are tried
 _MAX_PATHS = 400  # from one base (budget)
 _MAX_FAILED = 30  # paths in a row that learn nothing
@@ -28,7 +28,6 @@ _SPREAD_AT = 0.97  # of the way to a path's end, at which a boundary point is bi
 _SPREAD_SIZE = 2e-9  # of the interval, relative to 1 + |x|: both labels are known at half of it
 _MAX_SPREAD = 20  # such points
 _SPREAD_PER_UNIT = 2  # further ones
-_NEAR = 1e-6  # distance from a known hyperplane, relative to 1 + |x|, within which a bend is that unit's
 _MAX_TRIES = 4  # paths towards an unexplained boundary point before a facet is measured there
 _MAX_REFINED = 500  # entries of hyperplanes up to which a surface is refined after each unit (processor time)
 _GROWTH = 1.1  # of the number of units, after which it is refined later
@@ -74,7 +73,7 @@ class Search:
         pair = tuple(map(int, pair))
         own = [s for s in self.surfaces if set(s.pair) == set(pair)]
         if measure:
-            on = [abs(s.base.plane @ np.append(x, 1.0)) < EXPLAINED * (1.0 + np.linalg.norm(x)) for s in own]
+            on = [abs(s.base.plane @ np.append(x, 1.0)) < EXPLAINED_DISTANCE * (1.0 + np.linalg.norm(x)) for s in own]
             if not any(on):
                 own = []
         explained = [s.explains(x) for s in own]
@@ -141,7 +140,7 @@ class Search:
         clean = failed = 0
         for _ in range(_MAX_PATHS):
             start = surface.points[self.rng.randint(len(surface.points))]
-            result = self._step(surface, start, self.labels.draw(1, self.rng, _TARGETS)[0])
+            result = self._step(surface, start, self.labels.draw(1, self.rng, TARGETS)[0])
             failed = 0 if result in ("unit", "crossed") else failed + 1
             clean = clean + 1 if result == "clean" else clean if result == "end" else 0
             if clean >= _CLEAN_PATHS or failed >= _MAX_FAILED:
@@ -161,7 +160,7 @@ class Search:
             return "end"
         x, i = touch.point, touch.piece
         size = 1.0 + np.linalg.norm(x)
-        near = np.abs(self.units.hyperplanes @ np.append(x, 1.0)).min(initial=np.inf) < _NEAR * size
+        near = np.abs(self.units.hyperplanes @ np.append(x, 1.0)).min(initial=np.inf) < NEAR_HYPERPLANE * size
         if near or self.units.has_ridge(x) or any(np.linalg.norm(x - y) < _FAILED_RADIUS for y in self._failed):
             return "failed"
         return self._grow(surface, path.planes[i], x, path.directions[i])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...constants import WITHIN_RADII
 from .points import bisect, bracket
 
 __all__ = ["bends_along"]
 
-_RADII = (0.5, 3.0)  # standard deviations of random segments within the hyperplane
 _N_SEGMENTS = 24  # per draw (budget)
 _MAX_DRAWS = 12  # (budget)
 _OFFSETS = np.array([-2.0, -1.0, 1.0, 2.0])  # of boundary points from the hyperplane, over the step
@@ -17,7 +17,7 @@ _INTERVALS = (1.0, 4.0, 16.0)  # half widths of the intervals that are bisected 
 _TRIED_PER_PLACE = 4  # places at which the boundary may not be straight, per place wanted (budget)
 _STRAIGHT = 1e-8  # deviation from a straight line, over the step, on each side of the hyperplane
 _ROUGHLY_STRAIGHT = 1e-6  # that deviation if points are bisected roughly (budget)
-_ROUNDING = 1e-13  # of such a deviation
+_DEVIATION_ROUNDING = 1e-13  # of such a deviation
 _BEND = 10.0  # straight deviations from which the boundary bends
 _BISECTED = 0.1  # error of these points, over the deviation
 
@@ -28,7 +28,7 @@ def bends_along(labels, w, rng, wanted=5, rough=False):
     n, offset = w[:-1], w[-1]
     hits = total = tried = 0
     for _ in range(_MAX_DRAWS):
-        ends = labels.draw(2 * _N_SEGMENTS, rng, _RADII)
+        ends = labels.draw(2 * _N_SEGMENTS, rng, WITHIN_RADII)
         ends = ends - np.outer(ends @ n + offset, n)
         P, U = ends[::2], ends[1::2] - ends[::2]
         p, q = labels(P), labels(P + U)
@@ -51,7 +51,10 @@ def _bent(labels, X, U, n, pair, straight):
         i, size, Z = _bracketed(labels, X, U, n, pair, step, np.flatnonzero(bent < 0))
         if not len(i):
             continue
-        tol, (above, below) = straight * step + _ROUNDING, (np.repeat(side[i], len(_OFFSETS)) for side in pair)
+        tol, (above, below) = (
+            straight * step + _DEVIATION_ROUNDING,
+            (np.repeat(side[i], len(_OFFSETS)) for side in pair),
+        )
         size = np.repeat(size, len(_OFFSETS))
         t, _, seen = bisect(labels, Z, np.repeat(U[i], len(_OFFSETS), axis=0), -size, size, below, _BISECTED * tol)
         t, two = t.reshape(len(i), -1), np.all((seen == above).reshape(len(i), -1), axis=1)

@@ -8,18 +8,17 @@ import numpy as np
 
 from skident.linalg import lapack
 
+from ...constants import BISECTION_ERROR, EXPLAINED_DISTANCE, NEAR_OFFSET
 from .joint import MAX_UNKNOWNS, Logits, refined
 from .points import PARTS, bisect, bracket, sizes
 
-__all__ = ["EXPLAINED", "Path", "Surface", "Touch", "departure"]
+__all__ = ["Path", "Surface", "Touch", "departure"]
 
-EXPLAINED = 1e-7  # distance of a boundary point from a surface that explains it
 _TO_WALL = 0.9  # of the way to the end of the region that is queried, at which a path ends
 _MAX_PIECES = 60  # facets per path (budget)
 _SHORTEST = 1e-3  # of a path's last piece, in standard deviations
 _AHEAD = 1e-10  # distance of a hyperplane from the start of a piece that still counts as ahead
 _FRACTIONS = np.array([0.02, 0.1, 0.25, 0.5, 0.75, 1 - 1e-7])  # of a path's length, at which the boundary is queried
-_OFFSET = 1e-9  # of both labels from the boundary, relative to 1 + |x|; planes are known to about 1e-12
 _BEND_TOL = 1e-7  # of a bend's position along a path
 _BEFORE = np.array([0.5, 0.1, 1e-3, 0.0])  # of the way before a departure, at which both labels are checked
 _MAX_SIDES = 6  # bisections of a departure, on alternating sides
@@ -33,12 +32,11 @@ _FIT_TOL = 1e-7  # distance of a boundary point, relative to 1 + |x|, within whi
 _LOST_TOL = 1e-8  # `_FIT_TOL` distance for points that a refinement must not lose
 _CERTAIN = 1e-11  # `_FIT_TOL` distance from which a refinement could move units far
 _ASIDE = 1e-3  # distance from a point, in standard deviations, at which such a bend shows
-_DAMPING = 1e-6  # of combinations that few points determine: rounding would move them (rounding)
+_COMBINATION_DAMPING = 1e-6  # of combinations that few points determine: rounding would move them (rounding)
 _LITTLE_DAMPING = 1e-10  # of an overdetermined fit
 _ENOUGH = 1e-12  # largest residual after which no step follows (budget)
 _STEPS = 3  # of an overdetermined fit (budget)
 _OVERDETERMINED = 1.1  # points per unknown of a large refinement, whose points must lie far apart (statistics)
-_ROUNDING = 2.5e-16  # standard deviation of bisected points, relative to 1 + |x|
 _MIN_EFFECT = 1e-12  # coefficient of a unit below which rounding explains it
 
 
@@ -113,7 +111,7 @@ class Surface:
     def explains(self, x):
         """Whether the boundary point x (D,) lies on the surface."""
         plane = self.plane_at(self.signs(x))
-        return abs(plane @ np.append(x, 1.0)) < EXPLAINED * np.linalg.norm(plane)
+        return abs(plane @ np.append(x, 1.0)) < EXPLAINED_DISTANCE * np.linalg.norm(plane)
 
     def learn(self, k, coef, sign):
         """Set the coefficient of unit k, measured from its side `sign`."""
@@ -165,7 +163,7 @@ class Surface:
         if len(own) < (len(column) if unknowns <= MAX_UNKNOWNS else _OVERDETERMINED * unknowns):
             return
         over = len(own) >= _OVERDETERMINED * unknowns
-        steps, damping = (_STEPS, _LITTLE_DAMPING) if over else (1, _DAMPING)
+        steps, damping = (_STEPS, _LITTLE_DAMPING) if over else (1, _COMBINATION_DAMPING)
         pairs = np.tile([1, 0], (len(own), 1))
         found, worst = refined(logits, own, pairs, steps=steps, damping=damping, enough=_ENOUGH)
         change = np.abs(found.hyperplanes - H[known]).max(initial=0.0)
@@ -265,7 +263,7 @@ class Surface:
             after = plane + 2 * coef * np.sign(z) * w
             middle = (ridge + x)[None] / 2
             u = after[:-1] / np.linalg.norm(after[:-1])
-            if bracket(labels, middle, u, _OFFSET * sizes(middle), self.pair)[0]:
+            if bracket(labels, middle, u, NEAR_OFFSET * sizes(middle), self.pair)[0]:
                 self.learn(k, coef, -np.sign(z))
                 self.points.append(x)
                 return x
@@ -280,7 +278,7 @@ def _fitted(A, b):
         if off.max() < _MAX_RESIDUAL or len(A) <= A.shape[1] + 1:
             break
         free = 1.0 - np.sum(lapack.qr(A)[0] ** 2, axis=1)  # an outlier moves the fit towards itself
-        k = np.argmax(off**2 / np.maximum(free, _ROUNDING))
+        k = np.argmax(off**2 / np.maximum(free, BISECTION_ERROR))
         A, b = np.delete(A, k, axis=0), np.delete(b, k)
     return u, off.max()
 
@@ -320,7 +318,7 @@ def _next(H, x, d, last):
 def _labels_beside(labels, path, s):
     """Labels above and below the path at arc lengths s (n,): (n, 2)."""
     X, i = path.at(s)
-    step = (_OFFSET * sizes(X))[:, None] * path.normals(i)
+    step = (NEAR_OFFSET * sizes(X))[:, None] * path.normals(i)
     return labels(np.vstack([X + step, X - step])).reshape(2, -1).T
 
 
@@ -355,7 +353,7 @@ def _bisect_side(labels, path, pair, side, low, high):
     while high - low > _BEND_TOL * (1.0 + high):
         s = np.linspace(low, high, PARTS + 1)
         X, i = path.at(s[1:-1])
-        step = (1 - 2 * side) * (_OFFSET * sizes(X))[:, None] * path.normals(i)
+        step = (1 - 2 * side) * (NEAR_OFFSET * sizes(X))[:, None] * path.normals(i)
         first = int(np.argmax(np.append(labels(X + step) != pair[side], True)))
         low, high = s[first], s[first + 1]
     return low

@@ -10,9 +10,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from skident.budget.constants import MANY_ROUNDS
 from skident.linalg import lapack
 from skident.oracle import NotIdentified
 
+from ...constants import EXPLAINED_DISTANCE, LINES_PER_PARAMETER, MORE_POINTS
 from .checks import wrong_boundary_points
 from .deep_logits import DeepLogits, refined_deep
 from .first_layer import FirstLayer
@@ -26,13 +28,9 @@ from .search import Search
 __all__ = ["two_layers"]
 
 _OVERDETERMINED = 1.4  # boundary points per unknown of the fit (statistics)
-_MORE_POINTS = 20  # boundary points beyond those
 _RANDOM_SHARE = 0.3  # of the unknowns: boundary points on random segments
-_ROUNDS = 8  # fits that are validated (budget)
 _N_LINES = 600  # held-out lines per class beyond the first
 _CONFIRMING_LINES = 6000  # further ones before a network is exact (statistics: a share of 1e-3 shows with 97 %)
-_LINES_PER_PARAMETER = 2  # further ones
-_EXPLAINED = 1e-7  # distance of a boundary point from the network's boundary, relative to 1 + |x|, that is an error
 _MAX_MISSING = 6  # units that are added one by one (budget)
 _MAX_RESTARTS = 2  # searches behind the first layer that begin again (budget)
 _N_LABELS = 100  # per class that logits without a unit must explain (statistics)
@@ -50,7 +48,7 @@ def two_layers(outer, say):
     _refuse_large(first)
     planes, linear = first.signed()
     inner, best, starts, restarts = _inner_search(first, planes, linear), None, None, 0
-    for _ in range(_ROUNDS):
+    for _ in range(MANY_ROUNDS):
         try:
             found = one_layer(inner, starts, first_layer=False)
         except NotIdentified:
@@ -70,7 +68,7 @@ def two_layers(outer, say):
                 break
             near = [s[0] @ first.basis for s in _inner_starts(inner, found.logits, crossings)]
             X = np.vstack([crossings, *near])
-            X = X[found.logits.distances(X, np.tile([1, 0], (len(X), 1))) > _EXPLAINED]
+            X = X[found.logits.distances(X, np.tile([1, 0], (len(X), 1))) > EXPLAINED_DISTANCE]
             logits = _completed(first, inner, found.logits, X)
             if logits is None:
                 break
@@ -117,7 +115,7 @@ def _validated(first, inner, logits):
     labels, rng = first.outer, first.rng
     K, own = len(labels.classes), np.array(inner.points).reshape(-1, first.rank) @ first.basis
     n = logits.n_parameters
-    needed = max(_OVERDETERMINED * n + _MORE_POINTS - len(first.points) - len(own), _RANDOM_SHARE * n - first.random)
+    needed = max(_OVERDETERMINED * n + MORE_POINTS - len(first.points) - len(own), _RANDOM_SHARE * n - first.random)
     while needed > 0:
         X, pairs, _ = random_crossings(labels, int(np.ceil(min(needed, 60))), rng)
         first.points.extend(X)
@@ -126,14 +124,14 @@ def _validated(first, inner, logits):
     X, pairs = np.vstack([first.points, own]), np.vstack([np.array(first.pairs), np.array(inner.pairs)])
     logits, residual = refined_deep(logits, X, pairs)
     logits, N = _without_idle_units(labels, logits, X, pairs, rng)
-    lines = (K - 1) * (_N_LINES + _LINES_PER_PARAMETER * n)
+    lines = (K - 1) * (_N_LINES + LINES_PER_PARAMETER * n)
     checked, wrong, (at, at_pairs, _), met = wrong_boundary_points(labels, logits, lines, rng)
     if not wrong:  # units whose sign few inputs change
         more, wrong, (at, at_pairs, _), _ = wrong_boundary_points(labels, logits, (K - 1) * _CONFIRMING_LINES, rng)
         checked += more
     first.points.extend(at)
     first.pairs.extend(map(tuple, at_pairs))
-    off = np.flatnonzero(logits.distances(X, pairs) > _EXPLAINED)
+    off = np.flatnonzero(logits.distances(X, pairs) > EXPLAINED_DISTANCE)
     seen = frozenset(tuple(sorted(map(int, p))) for p in pairs)
     wrong, checked = wrong + len(off), checked + len(off)
     found = Found(logits, open_coefficients(logits, N), checked, wrong, met, residual, seen)

@@ -13,17 +13,16 @@ import numpy as np
 
 from skident.linalg import lapack
 
+from ...constants import APART, ON_UNIT
 from .growth import just_beyond
 from .joint import Logits
 
 __all__ = ["units_at_corner", "units_of_three", "without_linear_part"]
 
 _DEPENDENT = 3e-8  # distance of a normal from the span of two others that are accurate to 1e-9 or better
-_APART = 1e-3  # smallest singular value of both normals: others hardly differ
 _N_POINTS = 5  # beyond a corner, which determine two scales (statistics)
 _FITS = 1e-8  # residual of these scales, relative to the largest value
-_ON_UNIT = 1e-6  # distance of the bend from the unit's hyperplane, relative to 1 + |x|
-_MIN_SHARE = 1e-4  # of a normal in the combination; smaller ones are no bends
+_MIN_PART = 1e-4  # of a normal in the combination; smaller ones are no bends
 
 
 def _jumps(one, middle, two):
@@ -32,7 +31,7 @@ def _jumps(one, middle, two):
         return None  # three normals in the plane are dependent anyway
     A = np.column_stack([one[:-1], two[:-1]])
     shares, _, _, s = lapack.lstsq(A, middle[:-1], rcond=None)
-    if s[-1] < _APART or np.min(shares) < _MIN_SHARE or np.linalg.norm(A @ shares - middle[:-1]) > _DEPENDENT:
+    if s[-1] < APART or np.min(shares) < _MIN_PART or np.linalg.norm(A @ shares - middle[:-1]) > _DEPENDENT:
         return None
     return middle - shares[:, None] * np.array([one, two])
 
@@ -51,11 +50,11 @@ def units_at_corner(labels, base, one, two, x, d, rng):
     Z = np.column_stack([Y, np.ones(len(Y))]) @ np.column_stack([one.plane, two.plane, base.plane])
     scales, _, _, s = lapack.lstsq(Z[:, :2], Z[:, 2], rcond=None)
     off = np.abs(Z[:, :2] @ scales - Z[:, 2]).max()
-    if s[-1] < _APART * s[0] or np.min(scales) < _MIN_SHARE or off > _FITS * np.abs(Z[:, 2]).max():
+    if s[-1] < APART * s[0] or np.min(scales) < _MIN_PART or off > _FITS * np.abs(Z[:, 2]).max():
         return None, Y
     H = scales[:, None] * np.array([one.plane, two.plane]) - base.plane
     H /= np.linalg.norm(H[:, :-1], axis=1)[:, None]
-    on = abs(H[1] @ np.append(x, 1.0)) < _ON_UNIT * (1 + np.linalg.norm(x))
+    on = abs(H[1] @ np.append(x, 1.0)) < ON_UNIT * (1 + np.linalg.norm(x))
     return (H if on else None), Y
 
 
@@ -75,7 +74,7 @@ def without_linear_part(logits):
         signs = np.array([sides, (-sides[0], sides[1]), (sides[0], -sides[1])])
         planes = column[2:] + (signs * column[:2]) @ H
         sizes = np.linalg.norm(planes[:, :-1], axis=1)
-        if np.min(sizes) < _MIN_SHARE * np.max(sizes):
+        if np.min(sizes) < _MIN_PART * np.max(sizes):
             continue
         middle, two, one = planes / sizes[:, None]
         jumps = _jumps(two, middle, one)  # of the first unit, of the second

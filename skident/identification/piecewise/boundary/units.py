@@ -8,10 +8,11 @@ import numpy as np
 
 from skident.linalg import lapack, svd
 
+from ...constants import APART
+
 __all__ = ["Pencil", "Units", "common_hyperplane"]
 
 _MEET_TOL = 3e-8  # sine of the angle of two pencils up to which they meet; normals are accurate to 1e-9 or better
-_APART = 1e-3  # second sine from which two pencils are different, so that their common direction is determined
 _ON_TOL = 1e-5  # distance of a bend from the hyperplane of its unit, relative to 1 + |x|
 _RIDGE_TOL = 1e-6  # distance of a point from both planes of its pencil, relative to 1 + |x|
 _SAME = 1e-5  # distance of two hyperplanes (unit normals) that count as one
@@ -92,13 +93,13 @@ def common_hyperplane(one, two):
     P, Q = _span(one), _span(two)
     U, _, V = svd(P.T @ Q)
     sines = [np.linalg.norm(P @ U[:, k] - Q @ (Q.T @ (P @ U[:, k]))) for k in range(2)]
-    if sines[0] > _MEET_TOL or sines[1] < _APART:
+    if sines[0] > _MEET_TOL or sines[1] < APART:
         return None
     w = P @ U[:, 0] + Q @ V[0]
-    if np.linalg.norm(w[:-1]) < _APART * np.linalg.norm(w):
+    if np.linalg.norm(w[:-1]) < APART * np.linalg.norm(w):
         return None
     w /= np.linalg.norm(w[:-1])
     on = [abs(w @ np.append(p.bend, 1.0)) < _ON_TOL * (1.0 + np.linalg.norm(p.bend)) for p in (one, two)]
     planes = np.vstack([one.planes, two.planes])
     cosines = np.abs(planes @ w) / (np.linalg.norm(planes, axis=1) * np.linalg.norm(w))
-    return w if all(on) and np.all(1.0 - cosines**2 > _APART**2) else None  # a common facet is no unit
+    return w if all(on) and np.all(1.0 - cosines**2 > APART**2) else None  # a common facet is no unit

@@ -5,28 +5,27 @@ from __future__ import annotations
 import numpy as np
 
 from skident.budget import check_deadline, chunks
+from skident.budget.constants import CHUNK_COPIES
 from skident.linalg import lapack, svd
+
+from ...constants import INDEPENDENT, LAYER_ERRORS, NO_GRADIENT, NORMAL_RANK_TOL, RESIDUAL_PER_ERROR
 
 __all__ = ["CONTRADICTION", "SAME_DIRECTION", "FacetUnit", "intersection"]
 
 CONTRADICTION = 1e-5  # residual of an equation that no unit of this layer leaves: 100 errors on noisy outputs
 SAME_DIRECTION = 1e-5  # sine of an angle below which directions of coefficients are one
 
-_RANK_TOL = 1e-7  # singular value over the largest that is rounding of normals
 _UNDETERMINED_TOL = 1e-6  # part of a feature in the null space above which the unit is not determined there
 _UNDETERMINED_ERRORS = 300.0  # `_UNDETERMINED_TOL` in relative errors of the known layers
 _CERTAIN_ERRORS = 100.0  # singular value, over the error, of a direction that noisy equations determine
-_LAYER_ERRORS = 3.0  # errors of the known layers that every equation may be off by
 _POSITION_SHARE = 0.03  # error of a critical point's position over that of its normal
 _OUTLIER = 10.0  # errors by which no right equation is off
-_RESIDUAL_PER_ERROR = 1e-7  # residual that stands for one error of a noisy equation
 _EXACT = 1e-12  # error of the equations that weigh most
 _LEAST_WEIGHT = 1e-4  # least weight relative to these
 _SPARE_EQUATIONS = 1  # of a critical point, beyond the unknowns, that confirm whose it is
 _ASSIGN_TOL = 1e-6  # residual up to which a critical point is assigned
 _LEAST_SIZE = 1e-6  # norm of the unit's gradient at a point that is assigned, over that at the first one
-_INDEPENDENT = 1e-9  # singular value over the largest of equations that are independent
-_ASSIGN_ERRORS = 30.0  # `_INDEPENDENT` in errors of its normal
+_ASSIGN_ERRORS = 30.0  # `INDEPENDENT` in errors of its normal
 
 # Predicting points of the boundary on random lines.
 _SPREADS = (0.5, 1.0, 2.0, 3.0)  # of the lines' origins around the center, in standard deviations of the inputs
@@ -36,15 +35,12 @@ _N_GRID = 80  # points of a line at which the unit's sign is evaluated
 _REACH = 4.0  # half length of the lines in units of sqrt(D)
 _LEAST_GRADIENT = 1e-6  # norm over that of the coefficients below which the unit is constant on a region
 _OFF_BOUNDARIES = 1e-5  # distance that predicted points keep from known boundaries
-_NO_GRADIENT = 1e-9  # norm of a known unit's gradient that is rounding
 _N_SECANTS = 40  # steps to a zero
 _ZERO = 4e-16  # value over |phi| |coef| that is zero: two roundings
 
 _NEAR_POINTS = 400  # predicted points among which those nearest to undetermined boundaries are chosen
 _NEAR_LINES = 800  # on which they are predicted
 _PER_BOUNDARY = 4  # of them per boundary
-
-_COPIES = 4  # arrays of a chunk of points or features
 
 
 class FacetUnit:
@@ -74,7 +70,7 @@ class FacetUnit:
         norms = np.maximum(np.linalg.norm(self.equations, axis=1), np.finfo(float).tiny)
         A, y, error = self.equations / norms[:, None], self.targets / norms, self.target_errors / norms
         if self.known.accuracy:
-            error = error + _LAYER_ERRORS * self.known.accuracy
+            error = error + LAYER_ERRORS * self.known.accuracy
             A, y, weight, least = A / error[:, None], y / error, None, _CERTAIN_ERRORS
             self.cov_root = _covariance_root(A if self.basis is None else A @ self.basis, self.basis, least)
         else:
@@ -85,7 +81,7 @@ class FacetUnit:
             w, left = _least_norm(A @ self.basis, y, least, weight)
             self.coef = self.basis @ w
             self.null_basis = lapack.qr(self.basis @ left)[0] if left.shape[1] else np.zeros((len(self.coef), 0))
-        scale = _RESIDUAL_PER_ERROR if self.known.accuracy else 1.0
+        scale = RESIDUAL_PER_ERROR if self.known.accuracy else 1.0
         self.residual = float(np.abs(A @ self.coef - y).max()) * scale
 
     def add_equations(self, equations, targets, points, errors=None):
@@ -105,7 +101,7 @@ class FacetUnit:
 
     def keep_consistent(self, coef):
         """Drop the equations that coefficients (T,) contradict, except the first critical point's."""
-        error = self.target_errors + _LAYER_ERRORS * self.known.accuracy * np.linalg.norm(self.equations, axis=1)
+        error = self.target_errors + LAYER_ERRORS * self.known.accuracy * np.linalg.norm(self.equations, axis=1)
         kept = np.abs(self.equations @ coef - self.targets) < _OUTLIER * error
         kept[: len(self.normal) + 1] = True
         self.coef, self.equations = coef, self.equations[kept]
@@ -122,11 +118,11 @@ class FacetUnit:
         if np.linalg.norm(new) < self.tolerance * np.linalg.norm(equations):
             return False
         A = np.column_stack([new, -np.append(normal, 0.0)])
-        x, _, rank, _ = lapack.lstsq(A, target, rcond=_RANK_TOL)
+        x, _, rank, _ = lapack.lstsq(A, target, rcond=NORMAL_RANK_TOL)
         size = abs(x[-1])
         residual, slack = np.abs(A @ x - target).max(), _ASSIGN_ERRORS * max(error, self.known.accuracy)
         # Gradients are combinations of those of the active units before: no more equations than these.
-        n_equations = lapack.matrix_rank(equations if self.basis is None else equations @ self.basis, rtol=_INDEPENDENT)
+        n_equations = lapack.matrix_rank(equations if self.basis is None else equations @ self.basis, rtol=INDEPENDENT)
         if rank + _SPARE_EQUATIONS > n_equations or size < _LEAST_SIZE or residual > max(_ASSIGN_TOL, slack) * size:
             return False
         errors = size * error * np.append(np.ones(len(normal)), _POSITION_SHARE)
@@ -193,7 +189,7 @@ class FacetUnit:
         Z, phi = self.known.evaluate(X)
         size = np.linalg.norm(self.known.gradients(Z > 0, self.coef), axis=1).clip(np.finfo(float).tiny)
         slopes = np.empty(len(X))
-        for i in chunks(len(X), _COPIES * 8 * self.known.n_features * self.known.n_inputs):
+        for i in chunks(len(X), CHUNK_COPIES * 8 * self.known.n_features * self.known.n_inputs):
             gradients = np.einsum("ntd,tr->ndr", self.known.feature_gradients(Z[i] > 0), self.cov_root)
             slopes[i] = np.linalg.norm(gradients, axis=(1, 2))
         return np.linalg.norm(phi @ self.cov_root, axis=1) / size, slopes / size
@@ -219,7 +215,7 @@ class FacetUnit:
         normals, norms = known.gradients(Z > 0, self.coef), known.gradient_norms(Z > 0)
         size = np.linalg.norm(normals, axis=1)
         good = self.is_determined(phi) & (size > _LEAST_GRADIENT * np.linalg.norm(self.coef))
-        good &= np.all((np.abs(Z) > _OFF_BOUNDARIES * norms) | (norms < _NO_GRADIENT), axis=1)
+        good &= np.all((np.abs(Z) > _OFF_BOUNDARIES * norms) | (norms < NO_GRADIENT), axis=1)
         return points[good], normals[good] / size[good, None]
 
     def _near_starts(self, n, rng):
@@ -233,7 +229,7 @@ class FacetUnit:
         t = np.linspace(-_REACH, _REACH, _N_GRID) * np.sqrt(D)
         V = rng.standard_normal((n_lines, D))
         V /= np.linalg.norm(V, axis=1, keepdims=True)
-        some = chunks(n_lines, _COPIES * 8 * _N_GRID * (D + self.known.n_features))
+        some = chunks(n_lines, CHUNK_COPIES * 8 * _N_GRID * (D + self.known.n_features))
         parts = [self._values((origins[i, None] + t[:, None] * V[i, None]).reshape(-1, D)) for i in some]
         z, there = (np.concatenate(part).reshape(n_lines, -1) for part in zip(*parts, strict=True))
         i, j = np.nonzero((z[:, 1:] * z[:, :-1] < 0) & there[:, 1:] & there[:, :-1])
@@ -311,7 +307,7 @@ def _least_norm(A, y, least=None, weight=None):
     excess of the unknowns are fulfilled by weight: the more exact ones decide.
     """
     U, s, Vt = svd(A, full_matrices=A.shape[0] < A.shape[1])
-    k = int(np.sum(s > (_RANK_TOL * s[0] if least is None else least)))
+    k = int(np.sum(s > (NORMAL_RANK_TOL * s[0] if least is None else least)))
     x = Vt[:k].T @ ((U[:, :k].T @ y) / s[:k])
     if weight is not None and k < len(A):
         B = (A * weight[:, None]) @ Vt[:k].T

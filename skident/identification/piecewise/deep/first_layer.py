@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...constants import APART, N_FIRST
 from ..kernel.gradient import normals_at
 from ..kernel.lines import CriticalPoints, gaps_on_segments, random_segments
 from ..kernel.locate import locate, scan_segments, window_widths
@@ -12,7 +13,6 @@ from ..kernel.robust_fit import NOISY, fit_plane_near
 __all__ = ["HyperplaneSearch", "refined_hyperplane"]
 
 _RADII = (0.7, 1.5, 3.0)  # of points on hyperplanes, in standard deviations of the inputs
-_N_FIRST = 8  # points of a hyperplane queried first; a facet of a deeper unit has none of them
 _SPARE_POINTS = 4  # located beyond the unknowns
 _POINTS_NOISY = 3  # located per unknown on noisy outputs, and beyond:
 _SPARE_POINTS_NOISY = 12  # more, of which a quarter may belong to other boundaries
@@ -29,7 +29,6 @@ _SIDE = 5  # divisor of these: points on one side of another hyperplane that say
 _SUPPORT_ERRORS = 10.0  # errors of the position, and resolutions, within which a boundary is this one
 _SAME_POINT = 1e-9  # distance of a point from a loose one's hyperplane, over 1 + |x|
 _SAME_POINT_ERRORS = 30.0  # `_SAME_POINT` in errors of the normal and resolutions
-_APART = 1e-3  # distance of two points that are not one
 _SAME_PLANE = 1e-5  # difference of normals and offsets of one hyperplane
 _ON_PLANE = 1e-7  # distance of points on a hyperplane, over 1 + |x|
 _ON_PLANE_RESOLUTIONS = 100.0  # `_ON_PLANE` for both, in resolutions
@@ -79,7 +78,7 @@ class HyperplaneSearch:
             gap = np.abs(points @ n.T - np.sum(n * self.loose.points, axis=1))
             slack = _SAME_POINT + _SAME_POINT_ERRORS * (self.loose.errors + self.probe.resolution)
             other, loose = np.nonzero(gap < slack * _sizes(points)[:, None])
-            apart = np.linalg.norm(points[other] - self.loose.points[loose], axis=1) > _APART
+            apart = np.linalg.norm(points[other] - self.loose.points[loose], axis=1) > APART
             which = np.unique(loose[apart])
             if len(which) == 0:
                 break
@@ -166,12 +165,12 @@ def _located_on(probe, normal, offset, need, width, rng):
     """Up to `need` points (n, D) or more located on a hyperplane, their errors (n,), and how many were queried."""
     points, errors, n_queried = np.zeros((0, len(normal))), np.zeros(0), 0
     while len(points) < need and n_queried < _QUERIES * need + _MORE_QUERIES:
-        P = _points_on(probe, normal, offset, _N_FIRST if n_queried == 0 else need, rng)
+        P = _points_on(probe, normal, offset, N_FIRST if n_queried == 0 else need, rng)
         n_queried += max(len(P), 1)
         there = locate(probe, P, np.tile(normal, (len(P), 1)), width)
         points = np.vstack([points, P[there.found] + there.offset[there.found, None] * normal])
         errors = np.concatenate([errors, there.error[there.found]])
-        if len(points) == 0 and n_queried >= 2 * _N_FIRST:
+        if len(points) == 0 and n_queried >= 2 * N_FIRST:
             break
     return points, errors, n_queried
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skident.budget import check_deadline
+from skident.budget.constants import TINY
 
 from ..kernel.lines import Segments, Table
 from ..kernel.locate import WINDOW_ERRORS, locate, scan_segments, window_widths
@@ -17,7 +18,6 @@ from .predictions import hit_rate, refine
 
 __all__ = ["Crossings", "extend_unit", "extend_units", "find_crossings"]
 
-_TINY = float(np.finfo(float).tiny)
 
 # Moving along the known facets, without queries.
 _N_WALKS = 60  # in random directions
@@ -40,7 +40,7 @@ _AHEAD_NOISY = 0.2  # `_AHEAD` for noisy outputs, whose slopes need longer lines
 _HALF_LENGTH = 0.9  # of the line
 _BEFORE = 1e-3  # distance before the boundary at which the errors of the unit are evaluated
 _LEAST_ALONG = 1e-6  # part of the unit's gradient along the boundary: a line needs a direction across the unit
-_STEEPEST = 1e6  # change of a slope at a boundary, over the slope before it
+_STEEPEST_CHANGE = 1e6  # change of a slope at a boundary, over the slope before it
 _FAR = 0.6  # distance of the three points that confirm a facet: the farther, the more accurate its slope
 _N_POINTS = 3  # of these
 _LEAST_HITS = 2  # that must be there
@@ -141,7 +141,7 @@ def find_crossings(unit, rng):
         beyond[rows, k] = ~beyond[rows, k]
         normals = known.boundary_gradients(before, k)
         norms = np.linalg.norm(normals, axis=1)
-        normals = normals / np.maximum(norms, _TINY)[:, None]
+        normals = normals / np.maximum(norms, TINY)[:, None]
         jumps = known.tangents(beyond, normals)[1] - known.tangents(before, normals)[1]
         size = np.maximum(1.0, np.abs(jumps).max(axis=1, initial=0.0))
         undetermined = np.abs(jumps @ unit.null_basis).max(axis=1, initial=0.0) > unit.tolerance * size
@@ -200,7 +200,7 @@ def _first_directions(unit, x, Z, active, rng):
     aim = rng.choice(units, len(x))
     normals = known.boundary_gradients(active, aim)
     norms = np.linalg.norm(normals, axis=1)
-    toward = -np.sign(Z[np.arange(len(x)), aim])[:, None] * normals / np.maximum(norms, _TINY)[:, None]
+    toward = -np.sign(Z[np.arange(len(x)), aim])[:, None] * normals / np.maximum(norms, TINY)[:, None]
     leaning = (rng.uniform(size=len(x)) < _LEANING) & (norms > _NO_NORMAL)
     return np.where(leaning[:, None], _SIDEWAYS * u + np.sqrt(known.n_inputs) * toward, u)
 
@@ -256,7 +256,7 @@ def _candidates(probe, unit, c, rng):
     offset = points - c.points
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         gamma = -np.sum(c.slopes * offset, axis=1) / np.sum(c.outward * offset, axis=1)
-    moderate = np.abs(gamma) < _STEEPEST * np.linalg.norm(c.slopes, axis=1)
+    moderate = np.abs(gamma) < _STEEPEST_CHANGE * np.linalg.norm(c.slopes, axis=1)
     return c.take(moderate), points[moderate], gamma[moderate]
 
 

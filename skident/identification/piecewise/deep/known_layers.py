@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from skident.budget import chunks
+from skident.budget.constants import CHUNK_COPIES
+
+from ...constants import NO_GRADIENT
 
 __all__ = ["KnownLayers"]
 
-_COPIES = 4  # arrays of a chunk: the gradients of all units, by layers, joined, scaled and multiplied
 _ON_BOUNDARY = 1e-7  # distance from a boundary, over 1 + |x|, of points on it: some errors of located points
 _ON_BOUNDARY_ERRORS = 100.0  # `_ON_BOUNDARY` in relative errors of the known layers
-_NO_GRADIENT = 1e-9  # norm of a pre-activation's gradient that is rounding: the unit is constant on the region
 
 
 class KnownLayers:
@@ -87,7 +88,7 @@ class KnownLayers:
 
     def gradient_norms(self, active):
         """Norms (n, M) of the gradients of all pre-activations, in chunks of points."""
-        some = chunks(len(active), _COPIES * 8 * active.shape[1] * self.n_inputs)
+        some = chunks(len(active), CHUNK_COPIES * 8 * active.shape[1] * self.n_inputs)
         return np.concatenate([np.linalg.norm(self._jacobians(active[i])[0], axis=2) for i in some])
 
     def _jacobians(self, active):
@@ -116,7 +117,7 @@ class KnownLayers:
         """Distances (n, M) of points with pre-activations Z from all boundaries, if these were planes."""
         norms = self.gradient_norms(active)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(norms > _NO_GRADIENT, np.abs(Z) / norms, np.inf)
+            return np.where(norms > NO_GRADIENT, np.abs(Z) / norms, np.inf)
 
     def on_boundaries(self, X):
         """Which points (n, D) are on the boundary of a known unit: a mask (n,)."""
@@ -126,7 +127,7 @@ class KnownLayers:
         norms = self.gradient_norms(Z > 0)
         reach = max(_ON_BOUNDARY, _ON_BOUNDARY_ERRORS * self.accuracy)
         reach = reach * (1.0 + np.linalg.norm(X, axis=1, keepdims=True))
-        return np.any(np.abs(Z) < reach * np.maximum(norms, _NO_GRADIENT), axis=1)
+        return np.any(np.abs(Z) < reach * np.maximum(norms, NO_GRADIENT), axis=1)
 
 
 def _by_inputs(W, A, n):

@@ -10,6 +10,7 @@ import numpy as np
 from skident.budget import check_deadline, require_memory
 from skident.linalg import lapack
 
+from ...constants import ACCEPTED, INDEPENDENT, SVD_OPERATIONS
 from ..kernel.lines import CriticalPoints
 from .facet_unit import CONTRADICTION, SAME_DIRECTION, FacetUnit, intersection
 from .follow_facets import extend_unit
@@ -20,10 +21,9 @@ from .signs import features_with_signs, layer_signs, signs_beside_linear_part, w
 __all__ = ["LayerUnits"]
 
 # Accepting units, by the share of predicted points that the outputs confirm.
-_ACCEPTED = 0.85  # parts of a boundary do not show where units behind it are inactive
 _DOUBTFUL = 0.2  # above which others of the layer may support it
 _FOREIGN = 0.1  # below which it is none of this layer
-_SUPPORT = 0.5  # of a unit of the layer, once its others are known
+_LAYER_SUPPORT = 0.5  # of a unit of the layer, once its others are known
 _MERGED = 0.8  # share of a merged unit, over that of one part
 _CONFIRMED = 0.95  # above which a unit is no part of another one
 _MOST_WASTED = 8000  # queries in succession on points of no unit of the layer, after which the others are left
@@ -41,12 +41,10 @@ _MOST_CHOICES = 4  # undetermined signs of which both are tried
 _LINEAR_TOL = 1e-6  # residual of a normal that a combination of the linear part explains
 _LINEAR_TOL_NOISY = 1e-4  # `_LINEAR_TOL` at most for large errors
 _LINEAR_ERRORS = 30.0  # `_LINEAR_TOL` in errors of the normal
-_INDEPENDENT = 1e-9  # singular value over the largest of gradients that are independent
 _POINT_ERROR = 1e-9  # error of the normals of points that units are given up for, as those of exact outputs
 # Units that are always active.
 _REACH = 6.0  # standard deviations of the inputs up to which they must be
 _N_POINTS = 2000  # at which their size is evaluated
-_SVD = 20.0  # operations of a singular value decomposition, over n m^2 (Golub and Van Loan, section 8.6)
 
 
 class Outcome(enum.Enum):
@@ -133,7 +131,7 @@ class LayerUnits:
         unit.hit_rate = hit_rate(probe, unit, rng, _N_TESTED)[0]
         if unit.hit_rate < _FOREIGN:
             return unit, Outcome.FOREIGN
-        return unit, Outcome.DOUBTFUL if unit.hit_rate < _ACCEPTED else Outcome.ACCEPTED
+        return unit, Outcome.DOUBTFUL if unit.hit_rate < ACCEPTED else Outcome.ACCEPTED
 
     def _add_supported(self, probe, critical, doubtful, rng):
         """Add doubtful units (pairs of unit and index) that others of the layer support; the indices of the others."""
@@ -141,7 +139,7 @@ class LayerUnits:
         for unit, i in sorted(doubtful, key=lambda pair: -pair[0].hit_rate):
             if self.explains(critical.points[i][None])[0]:
                 continue
-            if unit.hit_rate < _DOUBTFUL or crossing_support(probe, unit, self.units, rng) < _ACCEPTED:
+            if unit.hit_rate < _DOUBTFUL or crossing_support(probe, unit, self.units, rng) < ACCEPTED:
                 foreign.append(i)
             else:
                 self._merge_or_append(probe, unit, rng)
@@ -184,7 +182,7 @@ class LayerUnits:
     def _weights_of(self, unit):
         """Weights and bias (m_l + 1,) of a unit, and a mask of the determined ones."""
         B = self.basis
-        check_deadline(_SVD * B.shape[0] * B.shape[1] ** 2)
+        check_deadline(SVD_OPERATIONS * B.shape[0] * B.shape[1] ** 2)
         # By QR with pivoting: divide and conquer does not always converge on such matrices.
         solved = lapack.scipy_lstsq(B, np.column_stack([unit.coef, unit.null_basis]), lapack_driver="gelsy")[0]
         return solved[:, 0], np.linalg.norm(solved[:, 1:], axis=1) < unit.tolerance
@@ -271,7 +269,7 @@ class LayerUnits:
                 extend_unit(probe, new, rng, n_rounds=_ROUNDS_SIGNED)
             refine(probe, new, rng)
             new.hit_rate = hit_rate(probe, new, rng)[0]
-            if new.hit_rate < min(_ACCEPTED, _MERGED * unit.hit_rate):
+            if new.hit_rate < min(ACCEPTED, _MERGED * unit.hit_rate):
                 lost.append(unit)
             else:
                 self._merge_or_append(probe, new, rng)
@@ -302,7 +300,7 @@ class LayerUnits:
         while hits and len(kept) > 2:
             new = [k for k in kept if k in hits]
             support = [1.0 if hits[k] is None else hits[k].support([j for j in kept if j != k]) for k in new]
-            if not support or min(support) >= _SUPPORT:
+            if not support or min(support) >= _LAYER_SUPPORT:
                 break
             kept.remove(new[int(np.argmin(support))])
         dropped = len(self.units) - len(kept)
@@ -317,7 +315,7 @@ class LayerUnits:
             return False
         points, unit = hits.points[hits.hit], self.units[k]
         others = [other for other in self.units if other is not unit and other.hit_rate > unit.hit_rate]
-        return any(other.contains(points).mean() > _ACCEPTED for other in others)
+        return any(other.contains(points).mean() > ACCEPTED for other in others)
 
     def add_from_linear_part(self, linear, critical):
         """Add units that a linear part represented, of which critical points give all that is unknown, the bias.
@@ -333,9 +331,9 @@ class LayerUnits:
             if len(self.units) == before + linear.shape[1]:
                 break
             gradients = known.feature_gradients(Z[i][None] > 0)[0].T @ B[:, :-1]
-            if lapack.matrix_rank(gradients, rtol=_INDEPENDENT) <= linear.shape[1]:
+            if lapack.matrix_rank(gradients, rtol=INDEPENDENT) <= linear.shape[1]:
                 continue
-            c = lapack.lstsq(gradients @ linear, normal, rcond=_INDEPENDENT)[0]
+            c = lapack.lstsq(gradients @ linear, normal, rcond=INDEPENDENT)[0]
             slack = min(
                 max(_LINEAR_TOL, _LINEAR_ERRORS * error), max(_LINEAR_TOL_NOISY, _LINEAR_ERRORS * known.accuracy)
             )

@@ -9,8 +9,10 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from skident.budget import check_deadline
+from skident.budget.constants import ROUNDS
 from skident.linalg import lapack, svd
 
+from ...constants import ACCEPTED, N_INTERVALS, NORMAL_RANK_TOL
 from ..kernel.gradient import gradients_at
 from ..kernel.lines import Segments, Table
 from ..kernel.locate import scan_segments
@@ -32,30 +34,26 @@ _PAIRS = 200  # of random points in a ball, whose patterns are compared
 _MOST_DIFFERENT = 0.7  # of the inputs: units in which the points of a pair differ, in the median
 _BALLS = 5  # half of the units cross a ball (budget)
 _LINES = 9  # per ball (budget): a unit that crosses it is met by about five
-_N_INTERVALS = 24  # that lines are cut into at first
 _STEP = 0.1  # of differences over the usual one: other boundaries are near
 _MOST_ERROR = 1e-5  # of a jump, relative; larger ones are left out
 # Points of one unit.
 _SPARE = 3  # equations beyond the unknowns that decide whose a point is
-_SAME = 1e-6  # residual of a point of that unit, over the jump
-_SAME_ERRORS = 30.0  # `_SAME` in errors of the jumps
-_SAME_FAR = 1e-5  # `_SAME` in other balls, where errors of the weights add to it
+_SAME_UNIT = 1e-6  # residual of a point of that unit, over the jump
+_SAME_ERRORS = 30.0  # `_SAME_UNIT` in errors of the jumps
+_SAME_FAR = 1e-5  # `_SAME_UNIT` in other balls, where errors of the weights add to it
 _AT_ONCE = 4000  # pairs, for memory
-_RANK_TOL = 1e-7  # singular value of equations for the null space, over their norm, that is rounding
 _LEAST_ERROR = 1e-11  # of an equation: rounding of the positions
 _COEF_ERROR = 1e-6  # of directions that count as determined, beside gradients of size 1
-_DETERMINED = 1e-6  # part of a weight in the other ones up to which it is determined
+_DETERMINED_WEIGHT = 1e-6  # part of a weight in the other ones up to which it is determined
 _SAME_WEIGHT = 1e-4  # relative difference of a weight of two groups of one unit
 _SHARED = 3  # weights in which they agree at least,
 _AGREEING = 0.8  # and share of those that both determine
 _NO_WEIGHT = 1e-3  # weight over the largest that does not distinguish units
 # Units.
 _SEEDS = 12  # that determine the signs
-_FEW = 4  # directions that may be left undetermined of these
+_FEW_DIRECTIONS = 4  # directions that may be left undetermined of these
 _NO_SLOPE = 1e-5  # slope of inactive units that is an error of the units
-_ROUNDS = 4  # of adding points to a unit
 _ROUNDS_EXTENDED = 15  # of following facets of a unit
-_ACCEPTED = 0.85  # share of its predicted points that outputs confirm
 _FEWEST_POINTS = 3  # of a unit; fewer determine too little
 
 
@@ -132,7 +130,7 @@ def _critical_points(probe, known, lines, rng):
 
     The gradient jumps between the linear pieces beside them: at most ``2 D + 4`` queries per point.
     """
-    line, t = scan_segments(probe, lines, rng, n_intervals=_N_INTERVALS)
+    line, t = scan_segments(probe, lines, rng, n_intervals=N_INTERVALS)
     n_lines = len(lines.low)
     # Pieces of all lines in order: one more than boundaries on every line.
     start = np.concatenate([lines.low, t])
@@ -181,7 +179,9 @@ def _pairs_of_one_unit(known, points):
             Q = lapack.qr(np.swapaxes(columns, 1, 2))[0]
             J = points.jumps[a]
             along = -np.sum(J * (points.points[b] - points.points[a]), axis=1)
-            allowed = (_SAME + _SAME_ERRORS * (points.errors[a] + points.errors[b])) * np.minimum(sizes[a], sizes[b])
+            allowed = (_SAME_UNIT + _SAME_ERRORS * (points.errors[a] + points.errors[b])) * np.minimum(
+                sizes[a], sizes[b]
+            )
             for sign in (1.0, -1.0):
                 rest = np.column_stack([sign * points.jumps[b] - J, along])
                 rest -= np.einsum("nij,nj->ni", Q, np.einsum("nij,ni->nj", Q, rest))
@@ -248,7 +248,7 @@ def _joined_groups(known, points):
     for g in np.flatnonzero(np.bincount(index) > 1):
         check_deadline()
         one = _candidate(known, points.take(index == g))
-        determined = np.linalg.norm(one.free[: known.n_units], axis=1) < _DETERMINED
+        determined = np.linalg.norm(one.free[: known.n_units], axis=1) < _DETERMINED_WEIGHT
         weights[g] = np.where(determined, one.size * one.w[: known.n_units], 0.0)
     weights[np.abs(weights) < _NO_WEIGHT * np.abs(weights).max(axis=1, keepdims=True)] = 0.0
     edges = [np.zeros((3, 0))]
@@ -289,7 +289,7 @@ def _signs(probe, known, points, slope, rng):
     complete = []
     for one in sorted(candidates, key=lambda one: one.free.shape[1])[:_SEEDS]:
         unit = one.as_unit(known)
-        if extend_unit(probe, unit, rng) and unit.nullity <= _FEW:
+        if extend_unit(probe, unit, rng) and unit.nullity <= _FEW_DIRECTIONS:
             refine(probe, unit, rng)
             complete.append(unit)
     if len(complete) * known.n_before < known.n_units + 2:
@@ -312,7 +312,7 @@ def _add_units(probe, layer, points, rng):
         chosen = points.group == np.argmax(sizes)
         one = _Candidate(points.take(chosen), E[chosen])
         points, E = points.take(~chosen), E[~chosen]
-        for _ in range(_ROUNDS):
+        for _ in range(ROUNDS):
             i, sign = _fitting(one, points, E)
             if len(i) == 0:
                 break
@@ -336,7 +336,7 @@ def _is_completed(probe, unit, rng):
         return False
     refine(probe, unit, rng)
     unit.hit_rate = hit_rate(probe, unit, rng)[0]
-    return unit.hit_rate >= _ACCEPTED
+    return unit.hit_rate >= ACCEPTED
 
 
 def _fitting(one, points, E):
@@ -344,7 +344,7 @@ def _fitting(one, points, E):
     i = np.flatnonzero(points.convex == one.points.convex[0])
     E, J = E[i], np.column_stack([points.jumps[i] / one.size, np.zeros(len(i))])
     U, s, _ = svd(E @ one.free, full_matrices=False)
-    kept = s > _RANK_TOL * np.linalg.norm(E, axis=(1, 2))[:, None]
+    kept = s > NORMAL_RANK_TOL * np.linalg.norm(E, axis=(1, 2))[:, None]
     U, rests = U * kept[:, None], []
     for sign in (1.0, -1.0):
         rest = sign * J - E @ one.w

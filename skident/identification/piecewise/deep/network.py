@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.budget.constants import PATIENCE
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, OutOfBudgetError
 
+from ...constants import LAST_SHARE, LINE_REACH, N_INTERVALS, NEARLY_RIGHT, WHOLE_SHARE
 from ..kernel.gradient import critical_points_on
 from ..kernel.lines import random_segments
 from ..kernel.robust_fit import NOISY
@@ -32,13 +34,9 @@ __all__ = ["DeepNetwork", "find_deep_relu_network", "validate_relu_layers"]
 _MOST_LAYERS = 6  # hidden ones; boundaries of deeper units are too short to be followed
 _FURTHER_LAYERS = 2  # hidden ones beyond the layers that the search starts from, if these are more
 _N_REPAIRS = 12  # rounds of explaining wrong outputs
-_PATIENCE = 2  # rounds, or lines, without progress that end a search
-_NEARLY_RIGHT = 0.01  # share of wrong outputs below which few repairs are tried
 _WORSE_ROUNDS = 3  # repairs that do not help, after which the search ends then
 _MAX_LINES = 12  # followed per layer
 _MAX_SEARCHES = 15  # times that more lines are scanned where nothing else helps
-_LAST_SHARE = 0.6  # share of explained outputs above which a layer was the last hidden one
-_WHOLE_SHARE = 0.97  # `_LAST_SHARE` if more units of it can be detected
 _SAMPLES = 12  # held-out samples per parameter and output, at least
 _RANDOM_SHARE = 0.8  # of the held-out samples, those at random points
 _CHANGING_SHARE = 0.25  # beside these, over them, samples where missing units would show
@@ -49,8 +47,6 @@ _MAX_QUERIES = 400_000  # budget of a search that explains nothing
 _MAX_QUERIES_PER_INPUT = 10_000  # beyond these
 _MORE_ONCE_EXPLAINED = 3  # times as many if most outputs are explained
 _LINE_RADII = (1.0, 2.0, 3.0)  # spreads of the points that lines go through, in standard deviations of the inputs
-_LINE_REACH = 4.0  # half length of lines, in units of sqrt(D)
-_N_INTERVALS = 24  # that lines are cut into at first
 
 
 @dataclass(frozen=True)
@@ -105,7 +101,7 @@ def validate_relu_layers(probe, relu_layers, samples, *, rng, n_validation, inpu
     search = _DeepSearch(probe, rng, False, None, int(_RANDOM_SHARE * n_validation), inputs, 0)
     search.samples, (layers, W, b, undetermined) = samples, relu_layers
     readout = read_out(probe, layers, W, b, rng, undetermined=undetermined)
-    return (None, None) if readout.share < _LAST_SHARE else search.validated(readout, 0)
+    return (None, None) if readout.share < LAST_SHARE else search.validated(readout, 0)
 
 
 class _DeepSearch:
@@ -131,17 +127,17 @@ class _DeepSearch:
         for n_repairs in range(_N_REPAIRS + 1):
             readout = self._read_layers()
             self.share = readout.share
-            if self.share > _LAST_SHARE:
+            if self.share > LAST_SHARE:
                 found, validation = self.validated(readout, n_repairs)
                 better = self.best is None or found.wrong_share < self.best.wrong_share
                 self.best, n_worse = (found, 0) if better else (self.best, n_worse + 1)
-                if found.wrong_share == 0 or (self.best.wrong_share < _NEARLY_RIGHT and n_worse == _WORSE_ROUNDS):
+                if found.wrong_share == 0 or (self.best.wrong_share < NEARLY_RIGHT and n_worse == _WORSE_ROUNDS):
                     return
                 progress = self._explain_errors(validation)
             else:
                 progress = self.handed_back or self._search_below()
             self.idle = 0 if progress else self.idle + 1
-            if self.idle == _PATIENCE or self._exhausted:
+            if self.idle == PATIENCE or self._exhausted:
                 break
         if self.best is None:
             raise self._nothing_explained()
@@ -171,7 +167,7 @@ class _DeepSearch:
         idle = 0
         for _ in range(_MAX_LINES):
             idle = 0 if self.first.scan_lines(1, radii=_LINE_RADII, with_normals=False) else idle + 1
-            if idle == _PATIENCE:
+            if idle == PATIENCE:
                 break
         self._report_progress()
         n_units = len(self.first.planes)
@@ -185,7 +181,7 @@ class _DeepSearch:
         self.incomplete, self.handed_back, slope = None, False, self.slope
         for depth in range(1, max(_MOST_LAYERS, max(self.layers, default=0) + _FURTHER_LAYERS) + 1):
             readout = read_out(self.probe, layers, W, b, self.rng, undetermined=undetermined, slope=slope)
-            if readout.share > (_WHOLE_SHARE if self.idle or depth in self.layers else _LAST_SHARE):
+            if readout.share > (WHOLE_SHARE if self.idle or depth in self.layers else LAST_SHARE):
                 break
             if depth not in self.layers:
                 accuracy = self.probe.resolution if self.probe.resolution > NOISY else 0.0
@@ -222,7 +218,7 @@ class _DeepSearch:
                 layer.fix_signs(self.probe, self.rng)
             if layer.signs is not None and self._is_last(layer):
                 return True
-            if idle == _PATIENCE or self._exhausted:
+            if idle == PATIENCE or self._exhausted:
                 break
             critical = self._new_points(2, layer.explains)
             self.handed_back = self._adds_hyperplanes(critical, n_planes) or self._add_from_linear_part(critical)
@@ -252,12 +248,12 @@ class _DeepSearch:
         if not layer.units:
             return False
         before, (W, b, _) = [*layer.known.layers, layer.signed_layer()], layer.weights()
-        return read_out(self.probe, before, W, b, self.rng, slope=layer.slope).features_share > _WHOLE_SHARE
+        return read_out(self.probe, before, W, b, self.rng, slope=layer.slope).features_share > WHOLE_SHARE
 
     def _new_points(self, n_lines, explains):
         """Critical points on random lines that nothing explains."""
-        lines = random_segments(self.probe, n_lines, self.rng, reach=_LINE_REACH, radii=_LINE_RADII)
-        return critical_points_on(self.probe, lines, explains, _N_INTERVALS, self.rng)
+        lines = random_segments(self.probe, n_lines, self.rng, reach=LINE_REACH, radii=_LINE_RADII)
+        return critical_points_on(self.probe, lines, explains, N_INTERVALS, self.rng)
 
     def _search_below(self):
         """If no next layer is detected: search more units of those before it; whether there were any."""

@@ -8,16 +8,18 @@ import numpy as np
 
 from skident.linalg import lapack, svd
 
+from ...constants import NEAR_RESOLUTIONS, SPARE
 from ..kernel.locate import locate, window_widths
 from ..kernel.robust_fit import active_set_fit
 
 __all__ = ["PredictionHits", "crossing_support", "ends_at_others", "hit_rate", "probe_predictions", "refine"]
 
 # Confirming predicted points.
-_NEAR = 1e-6  # distance up to which a boundary is the one that was predicted, in standard deviations of the inputs
-_NEAR_RESOLUTIONS = 300.0  # `_NEAR` in resolutions
-_NEAR_ERRORS = 30.0  # `_NEAR` in errors of the located position
-_NEAR_UNIT_ERRORS = 3.0  # `_NEAR` in errors of the unit
+_NEAR_PREDICTED = (
+    1e-6  # distance up to which a boundary is the one that was predicted, in standard deviations of the inputs
+)
+_NEAR_ERRORS = 30.0  # `_NEAR_PREDICTED` in errors of the located position
+_NEAR_UNIT_ERRORS = 3.0  # `_NEAR_PREDICTED` in errors of the unit
 _FEWEST_VISIBLE = 3  # points with outputs that give no rate yet
 _POOL = 6  # predicted points per one that is queried, so that both sides of other units have some
 _LINES_PER_POINT = 240  # lines on which these are predicted, over the pool's factor
@@ -39,7 +41,6 @@ _BEHIND = 0.7  # part of that at which is queried
 _N_ROUNDS = 4  # of locating points, at most
 _NEAR_STEPS = 10.0  # relative steps of the last round, in standard deviations, within which the next one locates them
 _SETTLED = 1e-9  # relative step after which there are no more rounds
-_SPARE = 8  # points beyond the unknowns
 _POINTS_PREDICTED = 3  # per point that is located
 _REFINED_TOL = 1e-6  # median residual of refined coefficients; located points are exact to far less
 _REFINED_RESOLUTIONS = 30.0  # `_REFINED_TOL` in resolutions
@@ -49,7 +50,7 @@ _FIRST_OUTLIER = 100.0  # `_OUTLIER` before the first step, which corrects a par
 _N_TRIMMINGS = 12  # of these
 _LINES_NOISY = 720  # on which points are predicted if outputs are noisy, where more of them are needed
 _SPARE_NOISY = 6  # predicted points beyond the unknowns, fewer than which refine nothing
-_SPARE_LOCATED = 4  # `_SPARE` of located ones
+_SPARE_LOCATED = 4  # `SPARE` of located ones
 _RANK_TOL = 1e-6  # singular value of orthonormal directions that is rounding
 _STEP_RANK_TOL = 1e-9  # singular value over the largest of directions that located points determine
 _NO_RESIDUAL = 1e-14  # that is rounding
@@ -70,15 +71,15 @@ def _locate_predicted(probe, points, normals, widths, near=np.inf):
     return offset, found, errors
 
 
-def _confirmed(probe, unit, points, normals, near=_NEAR):
+def _confirmed(probe, unit, points, normals, near=_NEAR_PREDICTED):
     """Which predicted points (n, D) of a unit the outputs confirm, and which have outputs: masks (n,)."""
     near = near + _NEAR_UNIT_ERRORS * unit.errors_at(points)[0]
-    near = np.maximum(near, _NEAR_RESOLUTIONS * probe.resolution)
+    near = np.maximum(near, NEAR_RESOLUTIONS * probe.resolution)
     _, found, errors = _locate_predicted(probe, points, normals, window_widths(probe, unit.position_error), near)
     return found, np.isfinite(errors)
 
 
-def hit_rate(probe, unit, rng, n=12, *, near=_NEAR):
+def hit_rate(probe, unit, rng, n=12, *, near=_NEAR_PREDICTED):
     """Share of n predicted points of a unit that the outputs confirm within `near`, and how many had outputs.
 
     The share is 0 if hardly any point has.
@@ -145,7 +146,7 @@ def ends_at_others(probe, unit, others, rng):
     normals, visible = np.tile(unit.normal, (len(points), 1)), np.zeros(len(points), dtype=bool)
     for width in window_widths(probe):
         there = locate(probe, points, normals, width)
-        near = np.abs(np.nan_to_num(there.offset)) < _NEAR + _NEAR_ERRORS * (there.error + unit.normal_error)
+        near = np.abs(np.nan_to_num(there.offset)) < _NEAR_PREDICTED + _NEAR_ERRORS * (there.error + unit.normal_error)
         if np.any(there.found & near):
             return False
         visible |= np.isfinite(there.error)
@@ -200,19 +201,19 @@ def _refine_exact(probe, unit, free, rng):
         relative = np.linalg.norm(step) / np.linalg.norm(unit.coef)
         if relative < _SETTLED:
             break
-        near = max(_NEAR, _NEAR_STEPS * relative)
+        near = max(_NEAR_PREDICTED, _NEAR_STEPS * relative)
 
 
 def _located_near(probe, unit, free, rng, near=np.inf):
     """Confirmed points (n, D) of a unit: those it was followed along, and predicted ones that determine it best."""
-    points, normals = unit.predicted_points(_POINTS_PREDICTED * (free.shape[1] + _SPARE), rng)
+    points, normals = unit.predicted_points(_POINTS_PREDICTED * (free.shape[1] + SPARE), rng)
     if len(points) == 0:
         return unit.located
     phi = unit.known.evaluate(points)[1]
     phi /= np.linalg.norm(phi, axis=1, keepdims=True)
     order = lapack.scipy_qr((phi @ free).T, mode="r", pivoting=True)[1]
     chosen = order[: free.shape[1]]
-    chosen = np.concatenate([chosen, rng.permutation(np.setdiff1d(np.arange(len(points)), chosen))[:_SPARE]])
+    chosen = np.concatenate([chosen, rng.permutation(np.setdiff1d(np.arange(len(points)), chosen))[:SPARE]])
     points, normals = points[chosen], normals[chosen]
     offset, found, _ = _locate_predicted(probe, points, normals, _three_widths(probe), near)
     return np.vstack([unit.located, points[found] + offset[found, None] * normals[found]])
@@ -246,7 +247,7 @@ def _trimmed_step(A, y):
 
 def _refine_noisy(probe, unit, free, rng):
     """Weighted least squares on more points; these become the unit's equations."""
-    points, normals = unit.predicted_points(2 * free.shape[1] + 3 * _SPARE, rng, n_lines=_LINES_NOISY)
+    points, normals = unit.predicted_points(2 * free.shape[1] + 3 * SPARE, rng, n_lines=_LINES_NOISY)
     if len(points) < free.shape[1] + _SPARE_NOISY:
         return
     offset, found, errors = _locate_predicted(probe, points, normals, _three_widths(probe, unit.position_error))

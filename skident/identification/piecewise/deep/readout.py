@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from skident.budget.constants import NO_EFFECT, TINY
 from skident.linalg import lapack, svd
 from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 from skident.network import FeedforwardNetwork, leaky_relu
 from skident.oracle import NotIdentified
 
+from ...constants import CERTAIN, EXPLAINED, EXPLAINED_ERRORS, LEAST_FLOOR, RANK_TOL, RESIDUAL_FLOOR, SETTLED
 from ..kernel.robust_fit import NOISY, fit_outputs
 from ..kernel.signs import linear_part_matrix, signs_over_ratio, slope_of_ratio
 
@@ -25,7 +27,6 @@ __all__ = [
     "spread_points",
 ]
 
-_TINY = float(np.finfo(float).tiny)
 
 # Points.
 _RADII = (0.5, 1.0, 2.0, 3.0, 4.0)  # spreads of random points, in standard deviations of the inputs
@@ -39,21 +40,13 @@ _POINTS = 3  # queried per unit and input of the last hidden layer, and beyond:
 _MORE_POINTS = 60  # more, so that outliers of a small layer stay few
 _INACCURATE = 1e4  # accuracy of an output over the median that is left out
 # Explaining outputs.
-_EXPLAINED = 1e-7  # error of an output over its deviation that counts as explained
-_EXPLAINED_ERRORS = 300.0  # `_EXPLAINED` in errors of the output; they are amplified by the fit
-_EXPLAINED_NOISE = 3000.0  # `_EXPLAINED` for noisy outputs
+_EXPLAINED_NOISE = 3000.0  # `EXPLAINED` for noisy outputs
 _N_REWEIGHTINGS = 24  # of least absolute deviations
-_SETTLED = 1e-4  # median residual over the explained one that ends them
-_FLOOR = 1e-3  # residual over the median below which residuals weigh no more
-_LEAST_FLOOR = 1e-12  # where the median is 0
 _SIGNED_LOSS = 0.05  # share of the outputs that signs may leave unexplained
 # Units and signs.
 _MOST_EXPLAINED = 0.9  # share of the outputs above which units without effect are left out
-_NO_EFFECT = 1e-9  # relative effect of these, and singular value of a linear part, that are rounding
 _SAME_SHARE = 0.003  # share of noisy outputs that is no difference
-_CERTAIN = 1e-3  # distance of a sign from 1 up to which it is certain
 _SIGN_TOL = 1e-6  # residual of signs that are searched, over the largest equation
-_RANK_TOL = 1e-9  # singular value over the largest that is rounding of fitted weights
 _MAX_SOLUTIONS = 16  # sign vectors listed
 # Undetermined weights.
 _NEAREST = 9  # points nearest to a boundary that decide a sign behind it, an odd number
@@ -185,7 +178,7 @@ class _OutputFit:
         """A mask (m_L,) of the units that the outputs need; on noisy ones, those without which fewer are explained."""
         K = len(self.biases)
         effects = np.abs(coef[:K]).max(axis=1) * self.sizes.std(axis=0)
-        used = effects > _NO_EFFECT * effects.max()
+        used = effects > NO_EFFECT * effects.max()
         if probe.resolution > NOISY:
             for k in np.argsort(effects)[: max(K - self.H.shape[1], 0) + 1]:
                 without = used & (np.arange(K) != k)
@@ -205,14 +198,14 @@ def _fit(A, fit, probe):
     """Robust coefficients of the features A on the outputs of an `_OutputFit`, and the share of these they explain."""
     if not np.isfinite(A).all():  # weights that no unit has, of a network that is none of ReLU units
         raise NotIdentified(*_NO_RELU_LAYERS)
-    errors = _EXPLAINED_NOISE if probe.resolution > NOISY else _EXPLAINED_ERRORS
-    explained = max(_EXPLAINED / probe.resolution, errors)
+    errors = _EXPLAINED_NOISE if probe.resolution > NOISY else EXPLAINED_ERRORS
+    explained = max(EXPLAINED / probe.resolution, errors)
     coef, residual = fit_outputs(
         *(A, fit.F, fit.tol),
         explained=explained,
         n_rounds=_N_REWEIGHTINGS,
-        settled=_SETTLED * explained,
-        floor=lambda residual: _FLOOR * np.median(residual) + _LEAST_FLOOR,
+        settled=SETTLED * explained,
+        floor=lambda residual: RESIDUAL_FLOOR * np.median(residual) + LEAST_FLOOR,
     )
     if not np.isfinite(coef).all():
         raise NotIdentified(*_NO_RELU_LAYERS)
@@ -227,19 +220,19 @@ def _network(layers, W, b, out, constant, slope):
 def _as_pairs(linear):
     """A linear map (m_{L-1}, m_o) as a product of inner directions (m_{L-1}, r) and outer weights (r, m_o)."""
     U, s, Vt = svd(linear, full_matrices=False)
-    k = int(np.sum(s > _NO_EFFECT * max(s[0], _TINY)))
+    k = int(np.sum(s > NO_EFFECT * max(s[0], TINY)))
     return U[:, :k], s[:k, None] * Vt[:k]
 
 
 def _signs(outer, linear, weights, slope):
     """Signs (m_L,) for which outer weights (m_L, m_o) explain the linear part (m_{L-1}, m_o); deviations; the slope."""
     sizes = np.abs(outer).max(axis=1)
-    matters = sizes > _NO_EFFECT * sizes.max()
+    matters = sizes > NO_EFFECT * sizes.max()
     M, target = linear_part_matrix(weights, outer)[:, matters], linear.T.ravel()
-    coef = lapack.lstsq(M, target, rcond=_RANK_TOL)[0]
+    coef = lapack.lstsq(M, target, rcond=RANK_TOL)[0]
     coef, rho = signs_over_ratio(coef, np.ones(len(coef), dtype=bool), slope)
     deviation = np.abs(np.abs(coef) - 1.0)
-    if deviation.max(initial=0.0) > _CERTAIN and matters.sum() > len(target) and slope == 0.0:
+    if deviation.max(initial=0.0) > CERTAIN and matters.sum() > len(target) and slope == 0.0:
         coef = _search_signs(M, target, coef)
         deviation = np.abs(np.abs(coef) - 1.0)
     signs, deviations = np.ones(len(matters)), np.zeros(len(matters))
@@ -334,7 +327,7 @@ def fill_undetermined(weights, biases, undetermined, known_signs, signs, outer, 
         units = np.flatnonzero(inactive[k] & (known_signs.signs == signs)[k])
         if len(units):
             left = linear[k] - (signs * weights[k]) @ outer
-            filled[k, units] = lapack.lstsq((2.0 * signs[units, None] * outer[units]).T, left, rcond=_RANK_TOL)[0]
+            filled[k, units] = lapack.lstsq((2.0 * signs[units, None] * outer[units]).T, left, rcond=RANK_TOL)[0]
     for k, j in np.argwhere(inactive & (known_signs.signs == -signs)):
         active = points[points[:, k] > 0]
         z = signs[j] * (active @ filled[:, j] + biases[j])

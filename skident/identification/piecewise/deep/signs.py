@@ -8,29 +8,25 @@ from typing import NamedTuple
 import numpy as np
 
 from skident.budget import check_deadline, chunks, require_memory
+from skident.budget.constants import ROOT_RANK_TOL
 from skident.linalg import svd
 
+from ...constants import CERTAIN, FEWEST_UNITS, LAYER_ERRORS, RESIDUAL_PER_ERROR, SVD_OPERATIONS
 from ..kernel.signs import signs_over_ratio, slope_of_ratio
 from .facet_unit import CONTRADICTION
 from .known_layers import KnownLayers
 
 __all__ = ["LayerSigns", "features_with_signs", "layer_signs", "signs_beside_linear_part", "with_missing_weights"]
 
-_RANK_TOL = 1e-8  # singular value over the largest that is rounding
-_CERTAIN = 1e-3  # distance from 1 up to which the size of a sign is taken as 1
-_CERTAIN_NOISY = 0.1  # `_CERTAIN` for noisy outputs
+_CERTAIN_NOISY = 0.1  # `CERTAIN` for noisy outputs
 _CERTAIN_ERRORS = 30.0  # errors by which noisy equations must determine a direction
 _DETERMINED = 1e-5  # part of a sign in the null space up to which it is determined
 _FREE_SIZE = 1e6  # scale of other unknowns relative to signs, which have size 1 on noisy outputs
-_RESIDUAL_PER_ERROR = 1e-7  # residual that stands for one error of a noisy equation
-_LAYER_ERRORS = 3.0  # errors of the known layers that every equation may be off by
 _NO_COLUMN = 1e-12  # norm of a column below which it is not scaled
-_FEWEST_UNITS = 2  # that are left if equations contradict each other
 _MOST_SIGNS = 14  # units up to which all 2^m signs are tried, in seconds
 _LOW_RANK = 1e-6  # singular value of unit vectors that is rounding
 _NO_WEIGHT = 1e-6  # weight, beside those of norm 1, that is rounding
 _COPIES = 5  # arrays of the equations: blocks, as one matrix, scaled, in the decomposition and its result
-_SVD = 20.0  # operations of a singular value decomposition, over n m^2 (Golub and Van Loan, section 8.6)
 
 
 class LayerSigns(NamedTuple):
@@ -43,7 +39,7 @@ class LayerSigns(NamedTuple):
     residual: float  # largest of an equation
     used: list  # indices of the units whose equations were used
     missing_weights: np.ndarray  # (m_{l-1}, m_l), of layer l that no boundary determines; 0 elsewhere
-    certain_tol: float = _CERTAIN  # deviation up to which a sign is certain
+    certain_tol: float = CERTAIN  # deviation up to which a sign is certain
 
     @property
     def certain(self):
@@ -69,7 +65,7 @@ def layer_signs(known, units, slope=0.0, undetermined=None):
     missing = np.argwhere(np.zeros((1, 1)) if undetermined is None else undetermined)
     while True:
         result = _solve(known, [units[i] for i in used], slope, missing)[0]._replace(used=used)
-        if len(used) <= _FEWEST_UNITS or (result.residual < CONTRADICTION and result.certain):
+        if len(used) <= FEWEST_UNITS or (result.residual < CONTRADICTION and result.certain):
             return result
         without = []
         for j in range(len(used)):
@@ -84,10 +80,10 @@ def _solve(known, units, slope, missing):
     A, y, size, certain_tol = _equations(known, units, missing)
     K, noisy = known.n_units, bool(known.accuracy)
     U, s, Vt = svd(A / size, full_matrices=len(A) < A.shape[1])
-    rank = int(np.sum(s > (_CERTAIN_ERRORS if noisy else _RANK_TOL * s[0])))
+    rank = int(np.sum(s > (_CERTAIN_ERRORS if noisy else ROOT_RANK_TOL * s[0])))
     x = Vt[:rank].T @ ((U[:, :rank].T @ y) / s[:rank]) / size
     determined = np.linalg.norm(Vt[rank:, :K], axis=0) < _DETERMINED
-    residuals = np.abs(A @ x - y).reshape(len(units), -1).max(axis=1) * (_RESIDUAL_PER_ERROR if noisy else 1.0)
+    residuals = np.abs(A @ x - y).reshape(len(units), -1).max(axis=1) * (RESIDUAL_PER_ERROR if noisy else 1.0)
     signs, ratio = signs_over_ratio(x[:K], determined, slope)
     weights, (i, k) = np.zeros((known.n_before, K)), missing.T
     weights[i, k] = np.where(signs >= 0, 1.0, -1.0)[k] * x[K : K + len(missing)]
@@ -121,7 +117,7 @@ def _equations(known, units, missing):
         values.append(scale * unit.coef[K:-1])
     A, y = np.vstack(blocks), np.concatenate(values)
     if not known.accuracy:
-        return A, y, np.maximum(np.linalg.norm(A, axis=0), _NO_COLUMN), _CERTAIN
+        return A, y, np.maximum(np.linalg.norm(A, axis=0), _NO_COLUMN), CERTAIN
     errors = np.concatenate([_errors(known, *pair) for pair in zip(units, scales, strict=True)])
     A, y = A / errors[:, None], y / errors
     size = np.append(np.ones(K), np.maximum(np.linalg.norm(A[:, K:], axis=0), _NO_COLUMN) / _FREE_SIZE)
@@ -131,7 +127,7 @@ def _equations(known, units, missing):
 def _errors(known, unit, scale):
     """Errors (m,) of a unit's equations for the signs, on noisy outputs."""
     errors, K = scale * np.linalg.norm(unit.cov_root, axis=1), known.n_units
-    return errors[K:-1] + np.abs(known.weights) @ errors[:K] + _LAYER_ERRORS * known.accuracy
+    return errors[K:-1] + np.abs(known.weights) @ errors[:K] + LAYER_ERRORS * known.accuracy
 
 
 def _require_solution(n_equations, n_unknowns):
@@ -139,7 +135,7 @@ def _require_solution(n_equations, n_unknowns):
     few, many = sorted((n_equations, n_unknowns))
     what = f"the equations for the signs of a layer: {n_equations} of them with {n_unknowns} unknowns"
     require_memory(8 * (_COPIES * few * many + n_unknowns**2), what)
-    check_deadline(_SVD * many * few**2)
+    check_deadline(SVD_OPERATIONS * many * few**2)
 
 
 def signs_beside_linear_part(known, units):

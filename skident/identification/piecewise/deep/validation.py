@@ -8,10 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from skident.budget import check_deadline
+from skident.budget.constants import OUTPUTS_PER_PARAMETER, TINY
 from skident.fitting.polish import polish_network
 from skident.linalg import lapack
 from skident.network import FeedforwardNetwork
 
+from ...constants import FEWEST_UNITS, NEAR_RESOLUTIONS, TIGHT_RANK_TOL
 from ..kernel.gradient import critical_points_on
 from ..kernel.lines import CriticalPoints, Segments
 from ..kernel.robust_fit import NOISY
@@ -32,7 +34,6 @@ __all__ = [
     "validate_readout",
 ]
 
-_TINY = float(np.finfo(float).tiny)
 
 # Validation.
 _RADII = (1.0, 3.0, 4.0, 6.0)  # spreads of held-out samples, in standard deviations of the inputs
@@ -48,8 +49,7 @@ _DIRECTIONS = (1.0, 3.0, 6.0)  # distances along directions in which the units c
 _FAR_SPREADS = (3.0, 6.0, 12.0)  # of samples beside those near the center, in standard deviations of the inputs
 _BEYOND = (-1.0, 2.0)  # parts of the lines between two inputs on which there are samples
 # Polish.
-_OUTPUTS = 2.0  # per parameter
-_OUTPUTS_NOISY = 10.0  # `_OUTPUTS` for noisy outputs
+_OUTPUTS_NOISY = 10.0  # `OUTPUTS_PER_PARAMETER` for noisy outputs
 _MORE_OUTPUTS = 50  # beyond these
 _POLISHED_TOL = 1e-4  # relative error above which an output takes no part: a unit is missing there
 _POLISHED_ERRORS = 1e3  # `_POLISHED_TOL` in errors of the output
@@ -68,16 +68,13 @@ _NEAREST = 40  # points per weight that is not tested
 # Pruning.
 _N_SMALLER = 2  # smaller networks tried at a time
 _OUTPUTS_PER_UNIT = 10  # for fitting output weights again
-_RANK_TOL = 1e-12  # singular value over the largest that is rounding of features
-_FEWEST_UNITS = 2  # of the last hidden layer that are left
 _OPPOSITE = -0.99  # cosine of two units that stand for a linear part
 # Boundaries beside errors.
 _N_PATHS = 6  # lines from right to wrong outputs
 _RIGHT = 0.1  # scaled error below which an output is right
 _PATH_LENGTH = 1.3  # of these lines over the distance
 _PATH_INTERVALS = 8  # that they are cut into at first
-_NEAR = 1e-6  # pre-activation over the median up to which a point is on a boundary
-_NEAR_RESOLUTIONS = 300.0  # `_NEAR` in resolutions
+_NEAR_MEDIAN = 1e-6  # pre-activation over the median up to which a point is on a boundary
 
 
 class OutputSamples(NamedTuple):
@@ -170,7 +167,7 @@ def _candidates(probe, readout, rng):
     if plain is not None:
         none = readout.linear[:, :0]
         yield plain, none
-        if probe.resolution > NOISY and plain.layer_widths[-2] > _FEWEST_UNITS:
+        if probe.resolution > NOISY and plain.layer_widths[-2] > FEWEST_UNITS:
             yield from ((smaller, none) for smaller in smaller_networks(probe, plain, rng))
     yield readout.network, readout.linear
 
@@ -211,7 +208,7 @@ def sample_where_units_change(probe, network, inputs, n, rng):
     """
     D, third = probe.n_inputs, n // 3
     along = rng.standard_normal((third, network.weights[0].shape[1])) @ network.weights[0].T
-    norms = np.maximum(np.linalg.norm(along, axis=1, keepdims=True), _TINY)
+    norms = np.maximum(np.linalg.norm(along, axis=1, keepdims=True), TINY)
     along *= np.sqrt(D) * rng.choice(_DIRECTIONS, (third, 1)) / norms
     rare = rng.permutation(spread_points(probe, _hidden_layers(network), 0, rng))[:third]
     parts = [along, rare]
@@ -234,7 +231,10 @@ def _hidden_layers(network):
 def polish(probe, network, rng, more=None):
     """A network fitted to outputs where all its weights matter, and to `more` samples; as it was if that is better."""
     noisy = probe.resolution > NOISY
-    n = int((_OUTPUTS_NOISY if noisy else _OUTPUTS) * network.n_parameters / network.n_outputs) + _MORE_OUTPUTS
+    n = (
+        int((_OUTPUTS_NOISY if noisy else OUTPUTS_PER_PARAMETER) * network.n_parameters / network.n_outputs)
+        + _MORE_OUTPUTS
+    )
     samples = _accurate_samples(probe, network, n, rng)
     X, F, tol = samples if more is None else samples.joined(more)
     error = np.abs(network(X) - F).max(axis=1)
@@ -347,7 +347,7 @@ def prune(probe, network, samples, rng):
 
     With noise, a unit may be detected twice, or a linear part be taken for errors of the units.
     """
-    while network.layer_widths[-2] > _FEWEST_UNITS:
+    while network.layer_widths[-2] > FEWEST_UNITS:
         for candidate in smaller_networks(probe, network, rng):
             candidate = polish(probe, candidate, rng)
             if not np.any(scaled_errors(probe, candidate, samples)[1] > 1.0):
@@ -373,7 +373,7 @@ def smaller_networks(probe, network, rng):
 def _removable(network):
     """Lists of single units of the last hidden layer, and of opposite pairs."""
     V = np.vstack([network.weights[-2], network.biases[-2]])
-    V = V / np.maximum(np.linalg.norm(V, axis=0), _TINY)
+    V = V / np.maximum(np.linalg.norm(V, axis=0), TINY)
     return [[k] for k in range(V.shape[1])] + [list(pair) for pair in np.argwhere(np.triu(V.T @ V < _OPPOSITE, 1))]
 
 
@@ -384,7 +384,7 @@ def _without(network, units, samples):
     W[-1], b[-1] = np.delete(W[-1], units, axis=1), np.delete(b[-1], units)
     X, F, tol = samples
     H = np.column_stack([hidden_outputs(list(zip(W, b, strict=True)), X), np.ones(len(X))])
-    out = lapack.lstsq(H / tol[:, None], F / tol[:, None], rcond=_RANK_TOL)[0]
+    out = lapack.lstsq(H / tol[:, None], F / tol[:, None], rcond=TIGHT_RANK_TOL)[0]
     residual = np.median(np.abs(H @ out - F).max(axis=1) / tol)
     return residual, FeedforwardNetwork([*W, out[:-1]], [*b, out[-1]], network.activation)
 
@@ -405,7 +405,7 @@ def boundaries_beside_errors(probe, network, X, error, rng):
     V = X[wrong] - X[start]
     length = np.linalg.norm(V, axis=1)
     lines = Segments(X[start], V / length[:, None], np.zeros(len(V)), _PATH_LENGTH * length)
-    near = max(_NEAR, _NEAR_RESOLUTIONS * probe.resolution)
+    near = max(_NEAR_MEDIAN, NEAR_RESOLUTIONS * probe.resolution)
 
     def is_known(points):
         known, H = np.zeros(len(points), dtype=bool), points

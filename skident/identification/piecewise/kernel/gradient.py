@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from skident.budget import chunks, rows_at_once
+from skident.budget.constants import CHUNK_COPIES
 from skident.linalg import lapack, svd
 
+from ...constants import SPARE, STRAIGHT_TOL
 from .lines import CriticalPoints, gaps_on_segments
 from .locate import locate, scan_segments
 from .robust_fit import NOISY, fit_plane_near
 
 __all__ = ["critical_points_on", "gradients_at", "normals_at"]
 
-_STRAIGHT_TOL = 4.0  # errors of the outputs in a second difference of a linear piece
 _CHUNK_NUMBERS = 2**24  # entries of the largest array, 128 MiB
-_COPIES = 4  # arrays of a chunk of points: steps, points, and both of central differences
 
 # Gradients at points of long pieces.
 _FORWARD_STEP = 0.02  # over the gap, the free length along the line: other boundaries across it are rare that close
@@ -41,7 +41,6 @@ _NORMAL_TOL_NOISY = 0.3  # `_NORMAL_TOL` for one that is fitted again to positio
 
 # Normals from positions, on noisy outputs.
 _REACHES = (0.1, 0.3)  # distances of the positions over the free length around the boundary, in turn
-_SPARE = 8  # positions beyond the unknowns
 _NARROWEST_WINDOW = 0.05  # half width over the reach
 _WINDOW_NORMAL_ERRORS = 3.0  # errors of the normal that windows allow for
 _POSITION_COPIES = 12  # arrays of a chunk: tangents, points, normals, and five points of a window each, twice
@@ -57,7 +56,7 @@ def gradients_at(probe, centers, gaps, rng, accurate=False):
     """
     n, D = centers.shape
     frame = lapack.qr(rng.standard_normal((D, D)))[0]
-    size = rows_at_once(_COPIES * 8 * D**2, at_most=max(1, _CHUNK_NUMBERS // D**2))
+    size = rows_at_once(CHUNK_COPIES * 8 * D**2, at_most=max(1, _CHUNK_NUMBERS // D**2))
     parts = []
     for i in range(0, n, size):
         some = slice(i, i + size)
@@ -92,7 +91,7 @@ def _forward_or_central(probe, centers, gaps, frame, rng):
     tol = tols[:, 0]
     errors = _MARGIN * np.sqrt(np.sum(tols[:, 1:-1] ** 2, axis=1) + D * tol**2) / h
     with np.errstate(invalid="ignore"):
-        bad = ~(deviation <= _STRAIGHT_TOL * (tol + tols[:, -1])) | np.isinf(errors)
+        bad = ~(deviation <= STRAIGHT_TOL * (tol + tols[:, -1])) | np.isinf(errors)
     if bad.any():
         slopes[bad], errors[bad] = _central(probe, centers[bad], gaps[bad], frame, f[bad], tol[bad])
     return slopes, errors
@@ -115,7 +114,7 @@ def _central(probe, centers, gaps, frame, f, tol):
         slopes[piece, column] = (after - before) / (2.0 * h)
         slope_errors[piece, column] = worst / h[:, 0]
         sag = np.abs(after - 2.0 * f[piece] + before).max(axis=1)
-        bent = (sag > _STRAIGHT_TOL * np.maximum(tol[piece], worst)) | np.isinf(worst)
+        bent = (sag > STRAIGHT_TOL * np.maximum(tol[piece], worst)) | np.isinf(worst)
         piece, column = piece[bent], column[bent]
         if len(piece) == 0:
             break
@@ -171,7 +170,7 @@ def _gradient_jumps(probe, points, directions, h, rng):
     """Directions (n, D) of gradient jumps, their errors (n,), and where these have rank one; in chunks of points."""
     n, D = points.shape
     checks = [_unit_rows(rng.standard_normal((n, D))) for _ in range(2)]
-    some = chunks(n, _COPIES * 8 * (D + 2) * D)
+    some = chunks(n, CHUNK_COPIES * 8 * (D + 2) * D)
     parts = [_jump_directions(probe, points[i], directions[i], h[i], [check[i] for check in checks]) for i in some]
     return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
 
@@ -185,7 +184,7 @@ def _jump_directions(probe, points, directions, h, checks):
         slopes, deviation, _, tol = _forward(probe, X, h, np.eye(D), check)
         tol = tol.max(axis=1)
         with np.errstate(invalid="ignore"):
-            good &= (deviation < _STRAIGHT_TOL * (1.0 + np.sqrt(D)) * tol) & np.isfinite(tol)
+            good &= (deviation < STRAIGHT_TOL * (1.0 + np.sqrt(D)) * tol) & np.isfinite(tol)
         error = error + tol / h
         sides.append(np.swapaxes(slopes, 1, 2))
     s, Vt = svd(sides[0] - sides[1], full_matrices=False)[1:]
@@ -208,7 +207,7 @@ def _normals_from_positions(probe, points, normals, errors, gaps, rng):
     """
     normals, errors = normals.copy(), errors.copy()
     for reach in _REACHES:
-        for i in chunks(len(points), _POSITION_COPIES * 8 * (points.shape[1] + _SPARE) * points.shape[1]):
+        for i in chunks(len(points), _POSITION_COPIES * 8 * (points.shape[1] + SPARE) * points.shape[1]):
             normals[i], errors[i] = _tilted(probe, points[i], normals[i], errors[i], reach * gaps[i], rng)
     return normals, errors
 
@@ -217,12 +216,12 @@ def _tilted(probe, points, normals, errors, r, rng):
     """Normals and errors of planes through boundary points at distances r (n,), where these are better."""
     n, D = points.shape
     normals, errors = normals.copy(), errors.copy()
-    tangents = rng.standard_normal((n, D + _SPARE, D))
+    tangents = rng.standard_normal((n, D + SPARE, D))
     tangents -= np.einsum("nqd,nd->nq", tangents, normals)[:, :, None] * normals[:, None]
     tangents /= np.linalg.norm(tangents, axis=2, keepdims=True)
     P = points[:, None] + r[:, None, None] * tangents
-    width = np.repeat(np.clip(_WINDOW_NORMAL_ERRORS * errors, _NARROWEST_WINDOW, 1.0) * r, D + _SPARE)
-    there = locate(probe, P.reshape(-1, D), np.repeat(normals, D + _SPARE, axis=0), width)
+    width = np.repeat(np.clip(_WINDOW_NORMAL_ERRORS * errors, _NARROWEST_WINDOW, 1.0) * r, D + SPARE)
+    there = locate(probe, P.reshape(-1, D), np.repeat(normals, D + SPARE, axis=0), width)
     offset, error, found = (np.reshape(v, (n, -1)) for v in there)
     for i in np.flatnonzero(found.sum(axis=1) >= D + 3):
         hit = found[i]

@@ -8,7 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from skident.budget import chunks
+from skident.budget.constants import CHUNK_COPIES
 
+from ...constants import WIDEST_INPUTS
 from .lines import Table, meeting_point
 
 __all__ = ["WINDOW_ERRORS", "Located", "locate", "scan_segments", "window_widths"]
@@ -22,7 +24,6 @@ _BESIDE = 1e-3  # distance beside a vertex at which it is verified, over that of
 _BESIDE_ERRORS = 20.0  # `_BESIDE` in errors of the vertex
 _NARROWEST = 1e-9  # interval, over the segment's length, that is given up
 _NARROWEST_BLIND = 1e-3  # `_NARROWEST` if some of its outputs are lost
-_COPIES = 4  # arrays of a chunk of points: steps, points, and both as one table
 _TRIPLES = ((0, 1, 2), (1, 2, 3), (2, 3, 4), (0, 2, 4))  # of five points in a row: their second differences
 
 # Locating one boundary in a window.
@@ -36,7 +37,6 @@ _NARROW_RESOLUTIONS = 3e3  # half width of a narrow window in resolutions, of wh
 _NARROW_LEAST = 1e-5  # `_NARROW_RESOLUTIONS` in standard deviations of the inputs, at least
 _LARGEST_ERROR = 1e100  # of a position where nothing bends
 WINDOW_ERRORS = 120.0  # half width of a window in errors of the predicted position
-_WIDEST = 0.15  # half width of a window in standard deviations of the inputs; wider ones contain other boundaries
 
 
 @dataclass
@@ -86,7 +86,7 @@ def scan_segments(probe, segments, rng, *, n_intervals=1, max_queries=200_000):
 
 def _query_lines(probe, segments, line, t):
     """Outputs (k, q, m_L) and accuracies (k, q) at positions t (k, q) of segments, in chunks of segments."""
-    some = chunks(len(line), _COPIES * 8 * t.shape[1] * probe.n_inputs)
+    some = chunks(len(line), CHUNK_COPIES * 8 * t.shape[1] * probe.n_inputs)
     parts = [probe.query_block(segments.at(line[i], t[i])) for i in some]
     return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
 
@@ -182,5 +182,5 @@ def locate(probe, points, directions, width):
 def window_widths(probe, position_error=0.0):
     """Half widths (wide, narrow) of windows in which one boundary can be located; wider if predictions have errors."""
     wide = float(np.clip(_WIDE_ROOTS * np.sqrt(probe.resolution), _WIDE_LEAST, _WIDE_MOST))
-    wide = max(wide, min(WINDOW_ERRORS * position_error, _WIDEST))
+    wide = max(wide, min(WINDOW_ERRORS * position_error, WIDEST_INPUTS))
     return wide, float(np.clip(_NARROW_RESOLUTIONS * probe.resolution, _NARROW_LEAST, wide))

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget.constants import EPS, TINY
 from skident.oracle import NotIdentified
 
+from ...constants import DETECTION_TOL
 from ...query_points import query_block
 
 __all__ = ["DeepProbe", "Probe", "measure_rounding", "probe_of"]
 
-_EPS = float(np.finfo(float).eps)
-_TINY = float(np.finfo(float).tiny)
 _RANGE_TOL = 1e-12  # distance from the input range at which a point still counts as inside: rounding of the clipping
 _OUTPUT_ROUNDINGS = 16.0  # eps times the largest output: rounding of a layer's sums, with a margin
 
-_DETECTION_TOL = 100.0  # errors of the outputs by which a boundary must move them to be detected
 _RELIABLE_TOL = 1e5  # errors above which every line detects it: far out, rounding loses three digits
-_DETECTION_TOL_NOISY = 12.0  # `_DETECTION_TOL` for noisy outputs, whose errors bound 3 deviations
+_DETECTION_TOL_NOISY = 12.0  # `DETECTION_TOL` for noisy outputs, whose errors bound 3 deviations
 _RELIABLE_TOL_NOISY = 1e3  # of noisy outputs; noise does not grow with the distance
 
 # Measuring the error, by second differences in small windows.
@@ -56,7 +55,7 @@ class Probe:
         self.oracle, self.output_error, self.exact = oracle, output_error, exact
         self.spread = 1.0  # of the points queried, in standard deviations of the inputs
         self.length_scale = np.sqrt(oracle.n_inputs)  # usual distance of standardized inputs from the center
-        self.detection_tol = _DETECTION_TOL if exact else _DETECTION_TOL_NOISY
+        self.detection_tol = DETECTION_TOL if exact else _DETECTION_TOL_NOISY
         self.reliable_tol = _RELIABLE_TOL if exact else _RELIABLE_TOL_NOISY
         # Rounding to decimals, and noise, are equal everywhere; that of binary digits grows with the outputs.
         self._error_grows = exact or oracle.accuracy.grows
@@ -75,7 +74,7 @@ class Probe:
         F = Y / self.output_error
         tol = self.tol(U)[:, 0]
         if self._error_grows:
-            tol = np.maximum(tol, _OUTPUT_ROUNDINGS * _EPS * np.abs(F).max(axis=1, initial=0.0))
+            tol = np.maximum(tol, _OUTPUT_ROUNDINGS * EPS * np.abs(F).max(axis=1, initial=0.0))
         return F, tol + error / self.output_error.min()
 
     def query_block(self, U):
@@ -112,7 +111,7 @@ class DeepProbe(Probe):
     def __init__(self, oracle, output_error, spread):
         super().__init__(oracle, output_error)
         self.n_inputs, self.n_outputs = oracle.n_inputs, len(output_error)
-        self.resolution = float(np.min(output_error / np.maximum(spread, _TINY)))
+        self.resolution = float(np.min(output_error / np.maximum(spread, TINY)))
 
     def query(self, U):
         """Outputs (n, m_L) and accuracies (n,); see `Probe.query`. The outputs' size does not count."""
@@ -143,7 +142,7 @@ def probe_of(oracle, rng, *, far=30.0):
         except NotIdentified:
             pass
     margin = _ROUNDING_DEVIATIONS if accuracy.kind == "decimals" else _NOISE_DEVIATIONS
-    output_error = np.maximum(margin * accuracy.std, _TINY)
+    output_error = np.maximum(margin * accuracy.std, TINY)
     _refuse_smooth_noisy(oracle, output_error, rng)
     return Probe(oracle, output_error, exact=False)
 
@@ -189,15 +188,15 @@ def measure_rounding(oracle, rng, *, n_windows=24, far=30.0):
     coarse = np.quantile(np.abs(F[:, 1] - 2.0 * F[:, 0] + F[:, 2]), _QUANTILE, axis=0)
     fine = np.quantile(np.abs(F[:, 3] - 2.0 * F[:, 0] + F[:, 4]), _QUANTILE, axis=0)
     largest, spread = np.abs(F).max(axis=(0, 1)), np.ptp(F, axis=(0, 1))
-    worst = int(np.argmax(coarse / np.maximum(spread, _TINY)))
-    if coarse[worst] > _CURVED * spread[worst] + 4.0 * _EPS * largest[worst]:
+    worst = int(np.argmax(coarse / np.maximum(spread, TINY)))
+    if coarse[worst] > _CURVED * spread[worst] + 4.0 * EPS * largest[worst]:
         if not _is_crossed(coarse[worst] / spread[worst], fine[worst] / spread[worst]):
             _refuse_curved(coarse[worst] / spread[worst], fine[worst] / spread[worst])
         coarse = fine
     # Outputs that are flat near the center show their rounding farther out; it grows with the distance.
     if not oracle.restricted:
         largest = np.maximum(largest, np.abs(oracle(far * X)).max(axis=0) / far)
-    output_error = _MARGIN * np.maximum(coarse, _EPS * largest)
+    output_error = _MARGIN * np.maximum(coarse, EPS * largest)
     return np.where(output_error > 0, output_error, 1.0)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from skident.budget import check_deadline
 from skident.oracle import NotIdentified
 
+from ...constants import DETECTION_TOL, STRAIGHT_TOL, VERIFIED_TOL
 from .lines import Table, meeting_point
 
 __all__ = ["LineScan", "scan_line"]
@@ -23,9 +24,6 @@ _WINDOW_SHRINK = 0.15  # ratio of successive window widths
 _WINDOW_STEPS = 9  # 0.15^9 = 4e-8 of the free length: then rounding hides the slope
 _SPLIT_RETRIES = 4  # other places tried if a boundary lies where an interval is split
 _NARROWEST = 1e-7  # interval, over 1 + |t|, that is left unresolved: slopes measured on it lose their digits
-_DETECTION_TOL = 100.0  # errors of the outputs by which a boundary must move them on its interval
-_STRAIGHT_TOL = 4.0  # errors: a second difference of exact pieces has at most 4 of them
-_VERIFIED_TOL = 8.0  # errors up to which outputs beside a boundary follow both pieces: two extrapolations of 4
 _BESIDE_ERRORS = 64.0  # distance from a boundary at which it is verified, in errors over its jump: they show there
 _POSITION_ERRORS = 4.0  # of a position, in errors of the outputs over the jump: two pieces, extrapolated up to twice
 _STEP_TOL = 1e3  # rise of a narrow interval over its slopes' and its error's that only a jump explains
@@ -94,7 +92,7 @@ class _Function:
         for _ in range(_WINDOW_STEPS):
             sag = np.abs(after[todo] - 2.0 * f[todo] + before[todo]).max(axis=1)
             blind = np.isinf(tol[todo])
-            todo = todo[(blind & np.isfinite(at[todo])) | (~blind & (sag > _STRAIGHT_TOL * tol[todo]))]
+            todo = todo[(blind & np.isfinite(at[todo])) | (~blind & (sag > STRAIGHT_TOL * tol[todo]))]
             if len(todo) == 0:
                 break
             h[todo] *= _WINDOW_SHRINK
@@ -106,7 +104,7 @@ class _Function:
 
 
 def scan_line(
-    query, reach, *, output_error=1e-14, length_scale=1.0, detection_tol=_DETECTION_TOL, max_boundaries=1000, rng=None
+    query, reach, *, output_error=1e-14, length_scale=1.0, detection_tol=DETECTION_TOL, max_boundaries=1000, rng=None
 ):
     """All activation boundaries of a continuous piecewise linear function on ``|t| <= reach``, or ``(low, high)``.
 
@@ -188,8 +186,8 @@ def _examine(line, a, b, level, detection_tol):
     rise, (meet, jump) = b.f - a.f - a.s * width, meeting_point(a.t, a.f, a.s, b.t, b.f, b.s)
     tol = np.maximum(a.tol, b.tol)[:, None]
     slack = (a.tol / a.h + b.tol / b.h)[:, None]
-    straight = np.abs(jump) <= _STRAIGHT_TOL * slack
-    straight = np.all(straight & (np.abs(rise) <= _STRAIGHT_TOL * (tol + slack * width)), axis=1)
+    straight = np.abs(jump) <= STRAIGHT_TOL * slack
+    straight = np.all(straight & (np.abs(rise) <= STRAIGHT_TOL * (tol + slack * width)), axis=1)
     hidden = np.all((np.abs(jump) * width <= detection_tol * tol) & (np.abs(rise) <= detection_tol * tol), axis=1)
     inside = (meet > a.t + 0.5 * a.h) & (meet < b.t - 0.5 * b.h)
     # Far ends are known less exactly: first split closer to the boundary, which also examines what lies in between.
@@ -231,7 +229,7 @@ def _is_straight(line, a, b):
     part = ((t - a.t[of]) / (b.t - a.t)[of])[:, None]
     (values,), (tol,) = line.at(t)
     sag = np.abs(values - (1.0 - part) * a.f[of] - part * b.f[of])
-    bent = np.any(sag > _STRAIGHT_TOL * np.maximum(tol, np.maximum(a.tol, b.tol)[of, None]), axis=1)
+    bent = np.any(sag > STRAIGHT_TOL * np.maximum(tol, np.maximum(a.tol, b.tol)[of, None]), axis=1)
     return np.bincount(of, bent | np.isinf(tol[:, 0]), len(counts)) == 0
 
 
@@ -256,7 +254,7 @@ def _verify(line, a, b, meet):
     follows = ((0, t, a, before), (0, t, b, after), (1, t - beside, a, before), (2, t + beside, b, after))
     for i, where, end, slope in follows:
         gap = np.abs(values[i] - end.f - slope * (where - end.t)[:, None])
-        good &= np.all(gap <= _VERIFIED_TOL * tol[:, None], axis=1)
+        good &= np.all(gap <= VERIFIED_TOL * tol[:, None], axis=1)
     jump_errors = 2.0 * (tol_x / (t - a.t) + tol_y / (b.t - t))
     position_errors = _POSITION_ERRORS * tol / np.maximum(np.abs(jump).max(axis=1), np.finfo(float).tiny)
     return _Boundaries(t, jump, jump_errors, position_errors).take(good), ~good
@@ -272,7 +270,7 @@ def _piece_toward(line, node, meet):
     tol = np.where(good, tol, 1.0)
     slope = (f_last - node.f) / (last - node.t)[:, None]
     sag = np.abs(f_middle - node.f - slope * (middle - node.t)[:, None])
-    return last, f_last, slope, tol, good & np.all(sag <= _STRAIGHT_TOL * tol[:, None], axis=1)
+    return last, f_last, slope, tol, good & np.all(sag <= STRAIGHT_TOL * tol[:, None], axis=1)
 
 
 def _split(line, a, b, at):

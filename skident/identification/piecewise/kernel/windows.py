@@ -7,7 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from skident.budget import chunks
+from skident.budget.constants import CHUNK_COPIES
 from skident.linalg import lapack
+
+from ...constants import STRAIGHT
 
 __all__ = ["DEVIATIONS", "Crossings", "locate_by_lines"]
 
@@ -15,12 +18,10 @@ DEVIATIONS = 3.0  # standard deviations that an output's error in a `Probe` stan
 _OFFSETS = np.array([-1.0, -0.85, -0.7, -0.55, -0.4, -0.25, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0])  # over the half width
 _SIDE = 6  # of these per side
 _RECENTERED = 0.6  # half width of the second round over the first
-_STRAIGHT = 4.0  # root mean square deviation from a line, in standard deviations: chance is below 1e-9
 _MEET = 8.0  # distance of the two lines where they are closest, in standard deviations
 _INNER = 0.3  # part of a window in which its boundary must lie: lines are fitted from 0.25 on
 _POSITION = 1.7  # standard deviation of a position over ``width std / jump``: extrapolation of two fitted lines
 _ACCURATE = 0.08  # of a position, over the half width: less accurate ones may be a bend of rounding
-_COPIES = 4  # arrays of a chunk of points
 _LINE = np.column_stack([np.ones(_SIDE), _OFFSETS[:_SIDE]]), np.column_stack([np.ones(_SIDE), _OFFSETS[_SIDE:]])
 
 
@@ -46,7 +47,7 @@ def locate_by_lines(probe, points, directions, width, n_rounds=2):
     if n == 0:
         return Crossings(np.zeros(0), np.zeros(0), np.zeros((0, probe.n_outputs)), np.zeros(0, dtype=bool))
     width = np.broadcast_to(np.asarray(width, dtype=float), n)
-    some = chunks(n, _COPIES * 8 * len(_OFFSETS) * D)
+    some = chunks(n, CHUNK_COPIES * 8 * len(_OFFSETS) * D)
     parts = [_locate(probe, points[i], directions[i], width[i], n_rounds) for i in some]
     return Crossings(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
@@ -74,7 +75,7 @@ def _meeting(probe, centers, directions, w):
     square = np.sum(jump**2, axis=1) + np.finfo(float).tiny
     t = -np.sum(jump * rise, axis=1) / square
     apart = np.linalg.norm(rise + jump * t[:, None], axis=1)
-    good = usable & (np.abs(t) < _INNER) & (np.maximum(left_error, right_error) < _STRAIGHT) & (apart < _MEET)
+    good = usable & (np.abs(t) < _INNER) & (np.maximum(left_error, right_error) < STRAIGHT) & (apart < _MEET)
     t = np.where(np.abs(t) < 1.0, t, 0.0)
     return t, _POSITION / np.sqrt(square), jump * np.where(usable, std, 1.0)[:, None], good
 

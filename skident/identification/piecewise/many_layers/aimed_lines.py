@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget.constants import FEW_STEPS, TINY
+
+from ...constants import RADII
 from .critical_set import GRID, lines_between
 
 __all__ = ["aimed_lines"]
 
 _POOL = 6000  # random points from which the search of extreme points begins
-_RADII = (0.5, 1.0, 3.0)  # standard deviations of these
-_STARTS = 30  # of them, per extreme point
-_STEPS = 8  # of random search from these
-_FIRST_STEP = 0.3  # over the distance from the center
+_STARTS = 30  # of aimed lines, per extreme point
+_FIRST_MOVE = 0.3  # over the distance from the center
 _STEP_RATIO = 0.75  # of successive ones
 _BEST = 5  # points among which an extreme one is chosen: lines should differ
 _MOST_LARGE = 3  # outputs that dominate together: at points with a single active one, units show little
 _MORE_LARGE = 0.2  # probability that a further one does
-_TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 
 
 def aimed_lines(prefix, n_lines, rng, n_grid=GRID):
@@ -26,7 +26,7 @@ def aimed_lines(prefix, n_lines, rng, n_grid=GRID):
     A unit of the next layer that is active, or inactive, nearly everywhere changes its sign where those inputs dominate
     that have weights of the rarer sign.
     """
-    X = rng.choice(_RADII, (_POOL, 1)) * rng.standard_normal((_POOL, prefix.n_inputs))
+    X = rng.choice(RADII, (_POOL, 1)) * rng.standard_normal((_POOL, prefix.n_inputs))
     H = prefix.outputs(X)
     chosen = np.array([_extreme_point(prefix, X, H, target, rng) for target in _targets(prefix, 2 * n_lines, rng)])
     return lines_between(*np.split(chosen, 2), n_grid)
@@ -42,7 +42,7 @@ def _targets(prefix, n, rng):
     found = np.concatenate([single[rng.permutation(len(single))] for _ in range(-(-n // len(single)))])[:n]
     for _ in range(_MOST_LARGE - 1):
         found = found + (rng.uniform(size=n) < _MORE_LARGE)[:, None] * single[rng.randint(len(single), size=n)]
-    return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), _TINY)
+    return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), TINY)
 
 
 def _extreme_point(prefix, X, H, target, rng):
@@ -52,12 +52,12 @@ def _extreme_point(prefix, X, H, target, rng):
     """
 
     def component(H):
-        return H @ target / np.maximum(np.linalg.norm(H, axis=1), _TINY)
+        return H @ target / np.maximum(np.linalg.norm(H, axis=1), TINY)
 
     value = component(H)
     best = np.argpartition(-value, _STARTS)[:_STARTS]
-    P, value, step = X[best], value[best], _FIRST_STEP
-    for _ in range(_STEPS):
+    P, value, step = X[best], value[best], _FIRST_MOVE
+    for _ in range(FEW_STEPS):
         size = np.linalg.norm(P, axis=1, keepdims=True) / np.sqrt(P.shape[1])
         moved = P + step * size * rng.standard_normal(P.shape)
         new = component(prefix.outputs(moved))

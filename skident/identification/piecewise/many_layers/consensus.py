@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget.constants import MANY_ROUNDS
 from skident.linalg import lapack, svd
+
+from ...constants import INDEPENDENT_NORMALS, INSIDE, NORMAL_RANK_TOL, NORMAL_WEIGHT
 
 __all__ = [
     "accurate_vector",
@@ -18,16 +21,11 @@ __all__ = [
     "smallest_eigenpair",
 ]
 
-_RANK_TOL = 1e-7  # singular value over the largest of gradients that are independent
-_INSIDE = 1e-5  # relative part of a normal outside of the span of the gradients: rounding of normals
-_INDEPENDENT = 1e-8  # singular value over the largest of gradients that are independent
 _SAME_UNIT = 1e-5  # relative difference of two parts of one unit
 _LEAST_PART = 0.05  # of a unit's weights on which two parts must agree
 _LEAST_SHARED = 1  # weights that two parts must share, beside the bias
-_ROUNDS = 8  # of growth (budget)
 _SAME_JUMP = 3e-6  # sine of the angle between jumps of one unit in one pattern of the layers behind it
 _ZERO = 1e-8  # eigenvalue per critical point of a unit's equations: squared errors of the normals
-_NORMAL_WEIGHT = 1e-4  # of normals beside positions: their errors are larger
 _REGULAR = 1e-9  # eigenvalue over the largest of features that are independent
 _NEXT = 1e3  # ratio of the next eigenvalue to a zero one, if one unit only explains a cluster
 _LARGEST_CLUSTER = 200  # critical points of which equations are formed (budget)
@@ -40,9 +38,9 @@ def partial_units(H, A, N):
     of the active ones. Also masks: whether the normal is such a combination (n,), and whether it is a unique one (n,).
     """
     U, s, Vt = svd(A, full_matrices=False)
-    kept = s > _RANK_TOL * np.maximum(s[:, :1], np.finfo(float).tiny)
+    kept = s > NORMAL_RANK_TOL * np.maximum(s[:, :1], np.finfo(float).tiny)
     y = np.einsum("nrd,nd->nr", Vt, N) * kept
-    inside = np.linalg.norm(N - np.einsum("nrd,nr->nd", Vt, y), axis=1) < _INSIDE
+    inside = np.linalg.norm(N - np.einsum("nrd,nr->nd", Vt, y), axis=1) < INSIDE
     w = np.einsum("nmr,nr->nm", U, np.where(kept, y / np.where(kept, s, 1.0), 0.0))
     active = np.any(A != 0.0, axis=2)
     unique = inside & (kept.sum(axis=1) == active.sum(axis=1)) & active.any(axis=1)
@@ -61,7 +59,7 @@ def grown(w, b, active, scale, seed, free):
     members = np.zeros(len(w), dtype=bool)
     members[seed] = True
     least = w.shape[1] if active.all() else _LEAST_SHARED
-    for _ in range(_ROUNDS):
+    for _ in range(MANY_ROUNDS):
         shared = active & mask
         cm, vm = shared * c, shared * w
         size = np.sum(vm**2, axis=1) + (b / scale) ** 2
@@ -85,9 +83,9 @@ def combinations(A, N, linear):
     A (n, m, D) are the gradients of the units that linear ones combine.
     """
     G = np.einsum("nmd,mr->ndr", A, linear)
-    c = np.einsum("nrd,nd->nr", lapack.pinv(G, rcond=_INDEPENDENT), N)
-    known = np.linalg.norm(np.einsum("ndr,nr->nd", G, c) - N, axis=1) < _INSIDE
-    known &= lapack.matrix_rank(A, rtol=_INDEPENDENT) > linear.shape[1]
+    c = np.einsum("nrd,nd->nr", lapack.pinv(G, rcond=INDEPENDENT_NORMALS), N)
+    known = np.linalg.norm(np.einsum("ndr,nr->nd", G, c) - N, axis=1) < INSIDE
+    known &= lapack.matrix_rank(A, rtol=INDEPENDENT_NORMALS) > linear.shape[1]
     W = c @ linear.T
     return known, W / np.maximum(np.linalg.norm(W, axis=1, keepdims=True), np.finfo(float).tiny)
 
@@ -147,7 +145,7 @@ def accurate_vector(H, A, N):
     """The vector of `smallest_eigenpair` without squared equations: as accurate as the normals."""
     E, B = unit_equations(H, A, N)
     R = _regular(B.T @ B)
-    E[: -len(H)] *= _NORMAL_WEIGHT
+    E[: -len(H)] *= NORMAL_WEIGHT
     return R @ svd(E @ R, full_matrices=False)[2][-1]
 
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...constants import NEAR_RADII
 from ..several_outputs.shared_jacobians import good, normals_on_line, scanned
 
 __all__ = ["GRID", "CriticalSet", "Lines", "lines_between", "straight_lines"]
 
 _REACH = 30.0  # half length of lines over sqrt(D)
-_RADII = (0.5, 1.0, 2.0)  # of their origins, in standard deviations of the inputs
 _PAIRS = 100  # first pairs of points on a line: between fewer ones, small bumps of deep units are lost
 _FEWER_PAIRS = 20  # `_PAIRS` of lines between two points
 _SHORTEST = 1e-6  # distance of these, in standard deviations of the inputs
@@ -61,7 +61,7 @@ class Lines:
 
 def straight_lines(n, n_inputs, rng, n_grid=GRID):
     """Random `Lines` near the center."""
-    radii = np.array(_RADII)[rng.randint(len(_RADII), size=n), None]
+    radii = np.array(NEAR_RADII)[rng.randint(len(NEAR_RADII), size=n), None]
     V = rng.standard_normal((n, n_inputs))
     V /= np.linalg.norm(V, axis=1, keepdims=True)
     return Lines(radii * rng.standard_normal((n, n_inputs)), V, np.ones(n), _grid(n_inputs, n_grid))

@@ -6,6 +6,9 @@ import functools
 
 import numpy as np
 
+from skident.budget.constants import TINY
+
+from ...constants import SPREAD
 from ..deep.validation import extend_samples
 from ..kernel.robust_fit import fit_outputs
 from .critical_set import lines_between
@@ -16,13 +19,11 @@ _FIRST_SAMPLES = 3000  # outputs compared, and ratio to the most, if most networ
 _MOST_SAMPLES = 12_000  # of which few are wrong: rare units (budget)
 _FEW_WRONG = 12  # wrong outputs below which more samples are drawn
 _CHOSEN = 6  # wrong outputs through which lines run
-_NEAREST = 3  # right ones that each is joined with
+_JOINED = 3  # right ones that each is joined with
 _AROUND = 150  # outputs around wrong ones, if these are fewer than through which lines run (budget)
 _SPREADS = (0.03, 0.1, 0.3, 1.0)  # distances of these over that of the nearest right one
 _COMPARED = 1000  # right ones among which it is the nearest (memory)
-_SPREAD = 0.3  # of pairs of points beside these, over their distance
-_PAIRS = 4  # of these, per line
-_TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
+_PAIRS = 4  # of points beside these, per line
 
 
 class ErrorLines:
@@ -69,7 +70,7 @@ class ErrorLines:
             X, errors, wrong = (np.concatenate(pair) for pair in zip((X, errors, wrong), more, strict=True))
         right, chosen = np.flatnonzero(~wrong), self._chosen(errors, wrong)
         apart = np.linalg.norm(X[right][:, None] - X[chosen], axis=2)
-        nearest = right[np.argsort(apart, axis=0)[:_NEAREST]]
+        nearest = right[np.argsort(apart, axis=0)[:_JOINED]]
         self.pairs = X[nearest.ravel()], X[np.tile(chosen, len(nearest))]
         return lines_between(*self.pairs)
 
@@ -95,7 +96,7 @@ class ErrorLines:
         if self.pairs is None:
             return None
         one, other = (np.repeat(part, _PAIRS, axis=0) for part in self.pairs)
-        size = _SPREAD * np.linalg.norm(other - one, axis=1, keepdims=True) / np.sqrt(one.shape[1])
+        size = SPREAD * np.linalg.norm(other - one, axis=1, keepdims=True) / np.sqrt(one.shape[1])
         one, other = (part + size * self.rng.standard_normal(part.shape) for part in (one, other))
         return lines_between(one, other, n_grid)
 
@@ -103,7 +104,7 @@ class ErrorLines:
         """Some wrong outputs, by different directions of their errors: those of one missing unit are often parallel."""
         wrong = self.rng.permutation(np.flatnonzero(wrong))
         E = errors[wrong]
-        E = E / np.maximum(np.linalg.norm(E, axis=1, keepdims=True), _TINY)
+        E = E / np.maximum(np.linalg.norm(E, axis=1, keepdims=True), TINY)
         found, nearness = [], np.zeros(len(wrong))
         for _ in range(min(_CHOSEN, len(wrong))):
             k = int(np.argmin(nearness))

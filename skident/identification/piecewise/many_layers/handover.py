@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.budget.constants import TINY
 from skident.linalg import lapack
 
+from ...constants import RADII
 from ..deep.facet_unit import FacetUnit
 from ..deep.known_layers import KnownLayers
 from ..deep.layer_units import LayerUnits
@@ -15,11 +17,9 @@ from ..deep.layer_units import LayerUnits
 __all__ = ["RecoveredLayer", "as_layer_units", "as_relu_layers"]
 
 _N_POINTS = 400  # at which pre-activations are compared
-_RADII = (0.5, 1.0, 3.0)  # standard deviations of these
 _N_FAR_POINTS = 4000  # at which linear units are active
 _FAR_RADII = (1.0, 3.0, 6.0, 12.0)  # standard deviations of these: as far out as outputs validate linear units
 _NORMAL_ERROR = 1e-10  # of the normals of known units
-_TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 
 
 @dataclass
@@ -73,9 +73,9 @@ def as_relu_layers(recovered, rng):
 
 def _factors(known, layer, rng):
     """Ratios (K,) of the pre-activations of `KnownLayers` to those of a `RecoveredLayer`."""
-    X = rng.choice(_RADII, (_N_POINTS, 1)) * rng.standard_normal((_N_POINTS, known.n_inputs))
+    X = rng.choice(RADII, (_N_POINTS, 1)) * rng.standard_normal((_N_POINTS, known.n_inputs))
     Z = layer.prefix.outputs(X) @ layer.weights + layer.biases
-    return np.median(known.evaluate(X)[0][:, known.first :] / np.where(Z == 0.0, _TINY, Z), axis=0)
+    return np.median(known.evaluate(X)[0][:, known.first :] / np.where(Z == 0.0, TINY, Z), axis=0)
 
 
 def _facet_unit(known, basis, scale, layer, unit, critical):

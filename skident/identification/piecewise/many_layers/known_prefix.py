@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ...constants import NO_GRADIENT
+
 __all__ = ["KnownPrefix"]
 
-_NO_GRADIENT = 1e-9  # norm of a gradient that is rounding
-_MARGIN = 2.0  # of the lifts of linear units: points may be farther out
+_LIFT_MARGIN = 2.0  # of the lifts of linear units: points may be farther out
 
 
 @dataclass
@@ -91,8 +92,8 @@ class KnownPrefix:
         for W, b, floor in self.layers:
             Z, G = X @ W + b, np.matmul(W.T, A)
             norms = np.linalg.norm(G, axis=2)
-            bent = (norms > _NO_GRADIENT) & np.isfinite(floor)
-            gaps = np.where(bent, np.abs(Z) / np.maximum(norms, _NO_GRADIENT), np.inf)
+            bent = (norms > NO_GRADIENT) & np.isfinite(floor)
+            gaps = np.where(bent, np.abs(Z) / np.maximum(norms, NO_GRADIENT), np.inf)
             k = gaps.argmin(axis=1)
             i = np.flatnonzero(gaps[np.arange(n), k] < room)
             room[i] = gaps[i, k[i]]
@@ -109,7 +110,7 @@ class KnownPrefix:
         for W, b, floor in self.layers:
             b = b - lift @ W
             Z = X @ W + b
-            lift = np.where(np.isinf(floor), np.maximum(0.0, -_MARGIN * Z.min(axis=0)), 0.0)
+            lift = np.where(np.isinf(floor), np.maximum(0.0, -_LIFT_MARGIN * Z.min(axis=0)), 0.0)
             found.append((W, b + lift))
             X = np.maximum(Z + lift, 0.0)
         return found, lift

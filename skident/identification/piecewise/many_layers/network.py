@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget.constants import FEW_ROUNDS, PATIENCE
+
+from ...constants import EXPLAINED, EXPLAINED_ERRORS, LAST_SHARE, LEAST_FLOOR, RESIDUAL_FLOOR, SETTLED, WHOLE_SHARE
 from ..kernel.robust_fit import fit_outputs
 from ..several_outputs.shared_jacobians import Space
 from .aimed_lines import aimed_lines
@@ -22,28 +25,19 @@ _FIRST_POINTS = 1200  # critical points on these (budget: 30 queries each)
 _AIMED_LINES = 8  # per layer, where single units of it dominate
 _MORE_LINES = 2  # at random
 _MORE_SEARCHES = 2  # of units of a layer, if some seem to be missing
-_ROUNDS = 3  # of further lines, and of all layers (budget: 5 to 10 s each)
 _ERROR_ROUNDS = 5  # of lines where outputs are wrong (budget: 5 s and 6,000 queries each)
 _MOST_QUERIES = 130_000  # after which there are no further rounds (budget)
 _MOST_QUERIES_BESIDE = 180_000  # `_MOST_QUERIES` for rounds of lines where outputs are wrong
-_PATIENCE = 2  # rounds without progress that end the search
 _MOST_LAYERS = 10  # hidden ones (budget)
 _FEWEST_LAYERS = 2  # that are worth a start: others may not be ReLU units
-_LAST_SHARE = 0.6  # share of outputs explained above which a layer is the last hidden one
-_WHOLE_SHARE = 0.97  # `_LAST_SHARE` above which hardly any unit is missing
-_NEARLY_ALL = 0.999  # `_LAST_SHARE` above which the network of all layers is validated
+_NEARLY_ALL = 0.999  # `LAST_SHARE` above which the network of all layers is validated
 _MOST_DOUBTED = 3  # units per layer and round that may be facets of deeper ones (budget: 1 s each)
 _MOST_LINEAR = 3  # missing units of one layer that are always active
 _OUTPUTS_PER_FEATURE = 3  # queried, per unit of this layer and the one before
 _MORE_OUTPUTS = 60  # beyond these
 _OUTPUT_RADII = (0.5, 1.0, 2.0, 3.0)  # standard deviations of their inputs
 _POOL = 20  # random inputs per chosen one
-_EXPLAINED = 1e-7  # error of an output over its deviation that counts as explained
-_EXPLAINED_ERRORS = 300.0  # `_EXPLAINED` in errors of the output
 _REWEIGHTINGS = 24  # of least absolute deviations
-_SETTLED = 1e-4  # median residual over the explained one that ends them
-_FLOOR = 1e-3  # residual over the median below which residuals weigh no more
-_LEAST_FLOOR = 1e-12  # where the median is 0
 _STEEPEST = 1e6  # weight that keeps a unit inactive, or active, in units of the known ones, above which there is none
 _BEYOND = 2.0  # factor of such a weight: farther out, the unit may be larger
 
@@ -72,9 +66,9 @@ class _ManyLayers:
     def __init__(self, space, probe, rng, callback=None, validate=None):
         self.space, self.probe, self.rng, self.callback, self.validate = space, probe, rng, callback, validate
         self.critical = CriticalSet(space, rng)
-        explained = max(_EXPLAINED / probe.resolution, _EXPLAINED_ERRORS)
-        options = {"explained": explained, "n_rounds": _REWEIGHTINGS, "settled": _SETTLED * explained}
-        options["floor"] = lambda residual: _FLOOR * np.median(residual) + _LEAST_FLOOR
+        explained = max(EXPLAINED / probe.resolution, EXPLAINED_ERRORS)
+        options = {"explained": explained, "n_rounds": _REWEIGHTINGS, "settled": SETTLED * explained}
+        options["floor"] = lambda residual: RESIDUAL_FLOOR * np.median(residual) + LEAST_FLOOR
         self.errors = ErrorLines(probe, rng, options)
         self.found = None  # the best `DeepNetwork`
         self.units = {}  # of the last round, by the number of layers before
@@ -89,26 +83,26 @@ class _ManyLayers:
         per_line = max(len(self.critical) // _FEWEST_LINES, 1)
         self.critical.extend(min(_MOST_LINES, _FIRST_POINTS // per_line) - _FEWEST_LINES)
         best, idle, n_explored, explained = (0.0, []), 0, 0, False
-        for _ in range(_ROUNDS + _ERROR_ROUNDS):
+        for _ in range(FEW_ROUNDS + _ERROR_ROUNDS):
             share, layers = self._recover()
-            checked = share > _WHOLE_SHARE
+            checked = share > WHOLE_SHARE
             if checked:
                 share, explained = self._right_share(layers), True
             before, best = best, max((share, layers), best, key=_progress)
             idle = 0 if _progress(best) > _progress(before) else idle + 1
             spent = self.probe.oracle.n_queries - self.n_before > (_MOST_QUERIES_BESIDE if checked else _MOST_QUERIES)
-            if share == 1.0 or not layers or idle == _PATIENCE or spent:
+            if share == 1.0 or not layers or idle == PATIENCE or spent:
                 break
             if checked:
                 self.critical.extend_along(self.errors.lines(), self.prefixes[-1])
             else:
                 n_explored += 1
                 self.thorough = n_explored > 1
-                if n_explored == _ROUNDS or (n_explored > 1 and idle):
+                if n_explored == FEW_ROUNDS or (n_explored > 1 and idle):
                     break
                 self._explore()
         share, layers = best
-        certain = explained or share > _LAST_SHARE or not any(layer.linear.shape[1] for layer in layers[:-1])
+        certain = explained or share > LAST_SHARE or not any(layer.linear.shape[1] for layer in layers[:-1])
         return layers if certain else layers[: max(len(layers) - 1, 1)]
 
     def _right_share(self, layers):
@@ -142,8 +136,8 @@ class _ManyLayers:
                 break
             C, b = search.weights()
             layers.append(RecoveredLayer(prefix, search.units, C, b, np.zeros((len(C), 0))))
-            best = max(best, (share if share > _LAST_SHARE else 0.0, list(layers)), key=_progress)
-            if share > _WHOLE_SHARE:
+            best = max(best, (share if share > LAST_SHARE else 0.0, list(layers)), key=_progress)
+            if share > WHOLE_SHARE:
                 break
             self.linear[depth] = fit.linear
             C, b, mask, linear = _signed(search, fit)
@@ -169,7 +163,7 @@ class _ManyLayers:
             if self.callback is not None:
                 self.callback(sum(len(one.units) for one in layers) + len(search.units))
             share = self._share_explained(search)
-            if share > _WHOLE_SHARE:
+            if share > WHOLE_SHARE:
                 return search, share, None
             last = n_more == 0 or len(search.units) <= n_units
             fit, n_units = self._sign_fit(search, last), len(search.units)

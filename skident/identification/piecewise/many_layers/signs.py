@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from skident.budget import check_deadline
+from skident.budget.constants import TINY
 from skident.linalg import lapack, svd
 
+from ...constants import DECOMPOSITIONS, RANK_TOL
 from .consensus import accurate_vector, clusters_of_jumps, gram_matrices, residuals, smallest_eigenpair
 from .spans import Spans
 
@@ -20,7 +22,6 @@ _MOST_CLUSTERS = 60  # (budget)
 _MOST_ENUMERATED = 10  # `_MOST_CLUSTERS` beside a linear part
 _FEWEST_CLUSTERS = 3  # that show a linear part
 _REWEIGHTINGS = 4  # of the clusters: some are contradicted by further missing units
-_TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 _PARALLEL = 1.0 - 1e-6  # cosine of the angle to a unit that is known
 _SMALL_ANGLE = 1e-6  # sine of an angle that is rounding
 _NEXT = 1e-6  # second residual per critical point of clusters that determine their unit
@@ -38,8 +39,6 @@ _CLEARER = 3  # ratio of the normals that could contradict the signs, without an
 _STARTS = 6  # of the search otherwise
 _TRIMMINGS = 5  # of critical points that do not fit their cluster, at most
 _TRIMMED = 10.0  # median residuals beyond which one does not
-_RANK_TOL = 1e-9  # eigenvalue over the largest of features that are independent
-_BATCH = 20_000  # eigenvalue problems at a time (memory)
 _BATCH_FLOPS = 3e7  # cubed sizes of these, a tenth of a second: no call of LAPACK can be interrupted (budget)
 _BEST = -11.0  # least logarithm of eigenvalues that counts
 _WORST = -2.0  # the largest one
@@ -172,7 +171,7 @@ def _cluster_values(matrices, signs):
     K = signs.shape[1]
     rest = np.broadcast_to(np.arange(2 * K, G.shape[1]), (len(signs), G.shape[1] - 2 * K))
     columns = np.column_stack([np.where(signs > 0, np.arange(K), K + np.arange(K)), rest])
-    values, at_once = [], min(_BATCH, int(_BATCH_FLOPS / columns.shape[1] ** 3))
+    values, at_once = [], min(DECOMPOSITIONS, int(_BATCH_FLOPS / columns.shape[1] ** 3))
     step = max(1, at_once // len(sizes))
     for start in range(0, len(signs), step):
         c = columns[start : start + step]
@@ -184,7 +183,7 @@ def _cluster_values(matrices, signs):
 def _smallest(G, F):
     """Smallest eigenvalues of pencils (..., k, k), on the space where F is regular."""
     values, Q = lapack.eigh(F)
-    kept = values > _RANK_TOL * values[..., -1:]
+    kept = values > RANK_TOL * values[..., -1:]
     R = Q * np.where(kept, 1.0 / np.sqrt(np.where(kept, values, 1.0)), 0.0)[..., None, :]
     M = np.swapaxes(R, -1, -2) @ G @ R
     M = M + np.where(kept, 0.0, 10.0)[..., None, :] * np.eye(M.shape[-1])
@@ -258,7 +257,7 @@ def linear_direction(critical, H, A, index, units, free=None):
         projectors = []
         for alpha, c, constant, rows in clusters:
             rest = c - C @ (np.array(signs) * alpha)
-            rest = np.where(rows, 0.0, rest) / max(np.linalg.norm(c), _TINY)
+            rest = np.where(rows, 0.0, rest) / max(np.linalg.norm(c), TINY)
             basis = np.column_stack([C[:, constant], linear, free, np.eye(len(C))[:, rows], rest])
             projectors.append(_complement(basis))
         weights, v = np.ones(len(clusters)), None

@@ -8,20 +8,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.budget.constants import TINY
 from skident.linalg import lapack, svd
+
+from ...constants import DECOMPOSITIONS, INSIDE, RANK_TOL
 
 __all__ = ["Spans"]
 
 _MOST_POINTS = 150  # critical points (budget: 0.5 s with all signs of eight units)
-_RANK_TOL = 1e-9  # singular value over the largest of gradients that are independent
-_ACTIVE_RANK_TOL = 1e-8  # `_RANK_TOL` of the active units' gradients
-_INSIDE = 1e-5  # relative part of a normal outside of a span: rounding of normals
+_ACTIVE_RANK_TOL = 1e-8  # `RANK_TOL` of the active units' gradients
 _MOST_SUBSETS = 15_000  # of the units, per critical point (budget: 50 ms)
 _SEARCHED = 40  # critical points whose active units are searched (budget)
 _ENOUGH = 5  # of these whose active units were recovered
 _ZERO = 1e-7  # determinant of dependent unit vectors
-_BATCH = 20_000  # singular value decompositions at a time (memory)
-_TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 
 
 @dataclass(frozen=True)
@@ -49,13 +48,13 @@ class Spans:
         some = rng.permutation(len(index))[:_MOST_POINTS]
         index, unsure = index[some], unsure[some]
         s, Vt = svd(A[index], full_matrices=False)[1:]
-        kept = s > _RANK_TOL * np.maximum(s[:, :1], _TINY)
+        kept = s > RANK_TOL * np.maximum(s[:, :1], TINY)
         V = Vt * kept[:, :, None]
         normals = np.einsum("nrd,nd->nr", V, critical.normals[index])
-        inside = np.abs(1.0 - np.linalg.norm(normals, axis=1)) < _INSIDE
+        inside = np.abs(1.0 - np.linalg.norm(normals, axis=1)) < INSIDE
         gradients = np.einsum("nrd,nmd->nrm", V[inside], A[index[inside]])
         J = gradients @ C
-        J /= np.maximum(np.linalg.norm(J, axis=1, keepdims=True), _TINY)
+        J /= np.maximum(np.linalg.norm(J, axis=1, keepdims=True), TINY)
         sides = np.sign(H[index[inside]] @ C + b)
         return cls(kept[inside].sum(axis=1), normals[inside], J, gradients @ linear, sides, unsure[inside])
 
@@ -65,14 +64,14 @@ class Spans:
         few = (on.sum(axis=2) + self.linear.shape[2] < self.ranks) & ~np.any(on & self.unsure, axis=2)
         i, j = np.nonzero(few)
         wrong, able = np.zeros(few.shape, dtype=bool), np.zeros(few.shape, dtype=bool)
-        for start in range(0, len(i), _BATCH):
-            p, k = i[start : start + _BATCH], j[start : start + _BATCH]
+        for start in range(0, len(i), DECOMPOSITIONS):
+            p, k = i[start : start + DECOMPOSITIONS], j[start : start + DECOMPOSITIONS]
             M = np.concatenate([self.units[k] * on[p, k][:, None], self.linear[k]], axis=2)
             U, s, _ = svd(M, full_matrices=False)
-            kept = s > _ACTIVE_RANK_TOL * np.maximum(s[:, :1], _TINY)
+            kept = s > _ACTIVE_RANK_TOL * np.maximum(s[:, :1], TINY)
             inner = np.einsum("nrk,nr->nk", U, self.normals[k]) * kept
             off = self.normals[k] - np.einsum("nrk,nk->nr", U, inner)
-            wrong[p, k] = np.linalg.norm(off, axis=1) > _INSIDE
+            wrong[p, k] = np.linalg.norm(off, axis=1) > INSIDE
             able[p, k] = kept.sum(axis=1) < self.ranks[k]
         return wrong.sum(axis=1), able.sum(axis=1)
 
@@ -106,4 +105,4 @@ class Spans:
         if not active.any():
             return None
         coef = lapack.lstsq(J[:, active], n, rcond=None)[0]
-        return active if np.linalg.norm(J[:, active] @ coef - n) < _INSIDE else None
+        return active if np.linalg.norm(J[:, active] @ coef - n) < INSIDE else None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget.constants import TINY
 from skident.linalg import lapack, svd
+
+from ...constants import INDEPENDENT_NORMALS, NORMAL_WEIGHT
 
 __all__ = ["fitted_unit", "with_weights_at"]
 
 _NORMALS = 120  # of a unit that refine it (budget)
-_NORMAL_WEIGHT = 1e-4  # of normals beside positions: their errors are larger
 _TRIMMED = 20.0  # median residuals beyond which a critical point is another unit's
 _LEAST_RESIDUAL = 1e-11  # that is no rounding
 _TRIMMINGS = 3  # of these
@@ -17,10 +19,8 @@ _INACTIVE = 1e-9  # norm of the outputs of an input that is inactive at all crit
 _UNDETERMINED = 1e-6  # singular value over the largest of a direction that is not determined
 _UNDETERMINED_RATIO = 30.0  # `_UNDETERMINED` over the smallest
 _UNKNOWN = 1e-4  # part of a weight in these directions above which it is unknown
-_INDEPENDENT = 1e-8  # singular value over the largest of equations that are independent
-_INDEPENDENT_NORMAL = 1e-7  # `_INDEPENDENT` of gradients and a normal
+_INDEPENDENT_NORMAL = 1e-7  # `INDEPENDENT_NORMALS` of gradients and a normal
 _FITS = 1e-6  # residual of the equations of a critical point that is the unit's
-_TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 
 
 def fitted_unit(H, A, N, depth=0):
@@ -58,7 +58,7 @@ def _normal_rows(A, N):
     B = np.swapaxes(A, 1, 2)
     R = (B - N[:, :, None] * np.einsum("nd,ndm->nm", N, B)[:, None]).reshape(-1, m)
     R = lapack.qr(np.vstack([R, np.zeros((m, m))]), mode="r")
-    return _NORMAL_WEIGHT * np.column_stack([R, np.zeros(len(R))])
+    return NORMAL_WEIGHT * np.column_stack([R, np.zeros(len(R))])
 
 
 def _null_vector(M):
@@ -80,11 +80,11 @@ def with_weights_at(w, b, mask, point):
     known = w * mask
     M = np.vstack([np.column_stack([A.T @ known, *A[unknown]]), [h @ known + b, *h[unknown]]])
     M = np.column_stack([M, np.append(-n, 0.0)])
-    scale = np.maximum(np.linalg.norm(M, axis=0), _TINY)
+    scale = np.maximum(np.linalg.norm(M, axis=0), TINY)
     M = M / scale
-    if lapack.matrix_rank(M[:, 1:], tol=_INDEPENDENT) < M.shape[1] - 1:
+    if lapack.matrix_rank(M[:, 1:], tol=INDEPENDENT_NORMALS) < M.shape[1] - 1:
         return None
-    both = np.column_stack([A.T / max(np.abs(A).max(), _TINY), n])
+    both = np.column_stack([A.T / max(np.abs(A).max(), TINY), n])
     if lapack.matrix_rank(both, tol=_INDEPENDENT_NORMAL) < M.shape[1]:
         return None
     x = lapack.lstsq(M[:, 1:], -M[:, 0], rcond=None)[0]

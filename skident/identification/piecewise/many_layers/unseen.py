@@ -7,14 +7,14 @@ import numpy as np
 from skident.linalg import lapack
 from skident.oracle import NotIdentified
 
+from ...constants import SPREAD, TRIES
 from ..several_outputs.shared_jacobians import scanned
 
 __all__ = ["complete_unit"]
 
 _STARTS = 20  # critical points of the unit from which its boundary is extended to the input's boundary
-_SPREAD = 0.3  # of points around them, if there are fewer
 _ROOM = 1e-5  # distance of these points from other boundaries, over the length scale there
-_STEPS = 25  # of that
+_SEARCH_STEPS = 25  # of that
 _DEPTHS = (0.01, 0.002, 0.03)  # of points beside the input's boundary, over the usual size of its pre-activation
 _REACHED = 1e-8  # residual of points that are on both boundaries
 _FARTHEST = 30.0  # of these points from the center, over sqrt(D)
@@ -25,8 +25,7 @@ _SAME_JUMP = 1e-9  # one minus the cosine of jumps of one unit on both sides of 
 _AT_POINT = 1e-6  # distance of a critical point from where it was predicted, over the length scale there
 _PAIRS = 5  # first pairs of points on a short line
 _MOST_CROSSED = 30  # boundaries on it (budget)
-_TRIES = 3  # points per depth (budget)
-_NEAREST = 40  # points just behind an input's boundary at which the unit has one sign if it keeps it
+_JUST_BEHIND = 40  # points just behind an input's boundary at which the unit has one sign if it keeps it
 _SAME_SIGN = 0.9  # mean of these signs
 _STEPS_BEFORE = 3  # to there: other boundaries are between
 _BEFORE = 1.001  # length of these steps over the distance of the boundary
@@ -66,7 +65,7 @@ def _kept_signs(search, unit):
     for u in np.flatnonzero(~unit.mask):
         others = ~unit.mask & (np.arange(len(unit.mask)) != u)
         near = np.flatnonzero((H[:, u] > 0.0) & ~np.any(H[:, others] > 0.0, axis=1))
-        before = search.prefix.outputs(_moved_before(search.prefix, X[near[np.argsort(H[near, u])[:_NEAREST]]], u))
+        before = search.prefix.outputs(_moved_before(search.prefix, X[near[np.argsort(H[near, u])[:_JUST_BEHIND]]], u))
         before = before[~np.any(before[:, ~unit.mask] > 0.0, axis=1)]
         z = before @ (unit.w * unit.mask) + unit.b
         if len(z) and abs(np.sign(z).mean()) > _SAME_SIGN:
@@ -88,7 +87,7 @@ def _weight(search, unit, u):
     found, points = [], []
     for depth in _DEPTHS:
         before, after = _corner_points(search, unit, u, depth)
-        for x, y in list(zip(before, after, strict=True))[:_TRIES]:
+        for x, y in list(zip(before, after, strict=True))[:TRIES]:
             one = _weight_at(search, unit, u, x, y)
             if one is None:
                 continue
@@ -107,7 +106,7 @@ def _corner_points(search, unit, u, depth):
     order = np.argsort(np.abs(Z))[:_STARTS]
     start, target = search.critical.points[np.resize(unit.members[order], _STARTS)], depth * np.median(np.abs(Z))
     again = np.arange(_STARTS) >= len(order)
-    start = start + again[:, None] * _SPREAD * search.rng.standard_normal(start.shape)
+    start = start + again[:, None] * SPREAD * search.rng.standard_normal(start.shape)
     before, one = _moved(search, unit, u, start, -target)
     after, other = _moved(search, unit, u, before, target)
     return before[one & other], after[one & other]
@@ -116,7 +115,7 @@ def _corner_points(search, unit, u, depth):
 def _moved(search, unit, u, X, target):
     """Points X (n, D) moved to where input u has pre-activation `target`, and the unit vanishes; which arrived (n,)."""
     prefix, known = search.prefix, unit.w * unit.mask
-    for _ in range(_STEPS):
+    for _ in range(_SEARCH_STEPS):
         H, A = prefix.outputs_and_gradients(X)
         P, Q = prefix.pre_activations(X)
         values = np.column_stack([H @ known + unit.b, P[:, u] - target])

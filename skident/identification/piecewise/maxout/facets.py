@@ -8,6 +8,7 @@ import numpy as np
 
 from skident.oracle import BlackBoxError
 
+from ...constants import SAME
 from ..kernel.lines import Line
 from ..kernel.scan import scan_line
 from ..shallow.units import units_on_line
@@ -17,7 +18,6 @@ __all__ = ["Facets"]
 _REACHES = (30.0, 1e3)  # half lengths of lines, in units of sqrt(D) standard deviations: facets near, and all
 _DIRECTION_TOL = 1e-5  # error of a direction above which a boundary is left to another line
 _SAME_ERRORS = 20.0  # errors of two directions, or places, within which they are of one hyperplane
-_SAME = 1e-9  # `_SAME_ERRORS` for errors that are rounding
 _SAME_JUMP = 1e-4  # relative difference of jumps of one hyperplane
 
 
@@ -89,7 +89,7 @@ class Facets:
         normals = self.jumps[:, :-1] / sizes[:, None]
         sides = np.sign(normals @ unit.weights[:, 0])
         apart = np.linalg.norm(sides[:, None] * normals - unit.weights[:, 0], axis=1)
-        allowed = _SAME + _SAME_ERRORS * (self.errors + unit.errors)
+        allowed = SAME + _SAME_ERRORS * (self.errors + unit.errors)
         off = np.abs(normals @ point + self.jumps[:, -1] / sizes)
         there = 1.0 + np.linalg.norm(point) + np.linalg.norm(self.points, axis=1)
         same = (apart < allowed) & (off < allowed * there) & (np.abs(sizes - size) < _SAME_JUMP * size)

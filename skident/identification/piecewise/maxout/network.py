@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.budget.constants import FINE_RANK_TOL, OUTPUTS_PER_PARAMETER
 from skident.linalg import lapack, svd
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
@@ -21,12 +22,10 @@ _WITHOUT_TRIPLES = 3  # lines after which a unit of three terms must show: a lin
 _NEW_AT_LAST = 16  # lines on which facets of one hidden layer become rare,
 _NEW_PER_LINE = 1.0  # and new facets per line beyond which there are more layers,
 _NEW_AFTER = 64  # from this line on
-_OUTPUTS = 2.0  # per parameter of the fit
 _FARTHEST = 3.0  # standard deviations of its points
 _NEAR_FACETS = 0.3  # standard deviations of half of them from points on facets
-_RANK_TOL = 1e-10  # singular value over the largest, of terms that the outputs do not determine
-_STEPS = 3  # of the fit: the largest term changes at few points
-_EXPLAINED = 1e-9  # residual of the fit relative to the outputs' deviation, of the model itself
+_FIT_STEPS = 3  # of the fit: the largest term changes at few points
+_MODEL_RESIDUAL = 1e-9  # residual of the fit relative to the outputs' deviation, of the model itself
 _SKIP_TOL = 1e-12  # singular value of the linear part over that of the outputs, that is rounding
 _CHECKED = 6000  # further points that the network must explain
 _RADII = (1.0, 3.0, 10.0)  # standard deviations of them: a term may be the largest far out only
@@ -81,21 +80,21 @@ def find_maxout_network(probe, max_units, rng, callback=None):
 def _fitted(probe, facets, units, rng):
     """The units and linear part (D + 1, m_L) fitted to outputs by least squares; None if these are not explained."""
     D = facets.n_inputs
-    X = _points(facets, int(_OUTPUTS * (D + 1) * (1 + sum(len(unit.terms) - 1 for unit in units))), rng)
+    X = _points(facets, int(OUTPUTS_PER_PARAMETER * (D + 1) * (1 + sum(len(unit.terms) - 1 for unit in units))), rng)
     Y, X1 = probe(X), _with_ones(X)
     linear = np.zeros((D + 1, Y.shape[1]))
-    for step in range(_STEPS):
+    for step in range(_FIT_STEPS):
         residual = _residual(X1, Y, units, linear)
         if step == 0:  # a linear function alone is left
             linear = lapack.scipy_lstsq(X1, residual)[0]
             residual = residual - X1 @ linear
-            if np.median(np.abs(residual) / Y.std(axis=0)) > _EXPLAINED:
+            if np.median(np.abs(residual) / Y.std(axis=0)) > _MODEL_RESIDUAL:
                 return None
         units, linear = _stepped(units, linear, X1, residual)
     radius = rng.choice(_RADII, (_CHECKED, 1))
     X = radius * rng.standard_normal((_CHECKED, D))
     residual = np.abs(_residual(_with_ones(X), probe(X), units, linear)) / radius
-    return (units, linear) if np.all(residual < _EXPLAINED * Y.std(axis=0)) else None
+    return (units, linear) if np.all(residual < _MODEL_RESIDUAL * Y.std(axis=0)) else None
 
 
 def _with_ones(X):
@@ -124,7 +123,7 @@ def _stepped(units, linear, X1, residual):
         which = unit.which(X1)
         columns += [np.where((which == k)[:, None], X1, 0.0) for k in range(1, len(unit.terms))]
     design, p = np.hstack(columns), X1.shape[1]
-    change = lapack.scipy_lstsq(design, residual, cond=_RANK_TOL, lapack_driver="gelsy")[0]
+    change = lapack.scipy_lstsq(design, residual, cond=FINE_RANK_TOL, lapack_driver="gelsy")[0]
     moved, at = [], p
     for unit in units:
         n = len(unit.terms) - 1

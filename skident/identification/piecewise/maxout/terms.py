@@ -9,7 +9,7 @@ from scipy.spatial import cKDTree
 
 __all__ = ["Maxout", "units_of_facets"]
 
-_SAME_ERRORS = 30.0  # errors of the jumps within which two linear functions are one
+_ONE_FUNCTION = 30.0  # errors of the jumps within which two linear functions are one
 _SAME = 1e-8  # relative difference that is rounding
 _TIED = 1e-6  # difference of tied terms at a point of their facet, over the largest, that is rounding
 _PARALLEL = 1e-4  # difference of two unit directions of the outputs that is rounding
@@ -76,7 +76,7 @@ def _may_have_more_facets(facets, first, mine):
     if len(others) == 0:
         return False
     a, B = facets.jumps[first, :-1], facets.jumps[others, :-1]
-    allowed = np.linalg.norm(facets.jumps[:, :-1], axis=1) * (_SAME + _SAME_ERRORS * facets.errors)
+    allowed = np.linalg.norm(facets.jumps[:, :-1], axis=1) * (_SAME + _ONE_FUNCTION * facets.errors)
     tree = cKDTree(np.vstack([B, -B]))
     nearest = tree.query(np.vstack([a[None], a + B, a - B]), distance_upper_bound=2.0 * allowed[mine].max())[0]
     return bool(np.isfinite(nearest).any())
@@ -90,7 +90,7 @@ def _matches(facets, differences, mine, beside=None):
     jumps, sides = facets.jumps[mine], np.array([1.0, -1.0])[:, None, None, None]
     off = np.abs(differences[:, None] - sides * jumps)
     sizes = np.linalg.norm(facets.jumps[:, :-1], axis=1)
-    allowed, distance = sizes * (_SAME + _SAME_ERRORS * facets.errors), 1.0 + np.linalg.norm(facets.points, axis=1)
+    allowed, distance = sizes * (_SAME + _ONE_FUNCTION * facets.errors), 1.0 + np.linalg.norm(facets.points, axis=1)
     more, far = (0.0, 0.0) if beside is None else (allowed[beside], distance[beside])
     slope = np.linalg.norm(off[..., :-1], axis=3) < allowed[mine] + more
     constant = off[..., -1] < (allowed[mine] + more) * np.maximum(distance[mine], far)

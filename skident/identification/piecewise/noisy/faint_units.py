@@ -26,7 +26,7 @@ _ROUNDS = (12, 3)  # changes of the weights of the fit with all units, and of th
 _QUANTILE = 0.97  # of the residuals, that gives their scale in a fit: units that 5 % of the inputs activate are fitted
 _EFFECT = 1.2  # root mean square of a unit's outputs over the residuals' scale, from which it is kept
 _MOST_KEPT = 8  # units of these that are kept at most: a residual that takes more is no network of few units
-_FITS = 2  # at most: the second one finds what the first one left
+_FAINT_FITS = 2  # at most: the second one finds what the first one left
 _NEARLY_NEVER = 1e-3  # deviation over the largest one of an input that is hardly ever active
 
 
@@ -42,7 +42,7 @@ def with_faint_units(layers, X, F, rng):
     The first layer and the units that are known do not change.
     """
     H = layers.hidden(X)
-    for _ in range(_FITS):
+    for _ in range(_FAINT_FITS):
         check_deadline()
         residual = F - layers(X)
         rows = FitSample(H, residual, np.ones_like(residual))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from skident.budget import check_deadline
+from skident.budget.constants import OUTLIER
 
+from ...constants import NARROWEST, WIDEST_INPUTS
 from ..kernel.lines import Segments
 from ..kernel.locate import scan_segments
 from ..kernel.windows import DEVIATIONS, locate_by_lines
@@ -30,14 +32,12 @@ _LEAST_SLOPE = 0.1  # part of the gradient along the segment, over that in the p
 _DISTANCES = (0.3, 0.12)  # of the segment beyond the hyperplane, over the free length there
 _BALL = 0.9  # part of the free ball, squared, that the segment stays in
 _GAP_SHARE = 0.45  # half width of a window over the distance of the next boundary
-_WIDEST = 0.15  # half width of a window, in standard deviations of the inputs
 _JUMP_TOL = 0.08  # relative deviation of a jump from the one known beforehand
 _CONFIRMED_TOL = 0.15  # `_JUMP_TOL` of further points in the new region, in smaller windows
 _N_CONFIRMING = 4  # of these points
 _CONFIRM_REACH = 0.6  # distance of these over that of the next hyperplane
 _CONFIRM_FARTHEST = 0.6  # and at most, in standard deviations of the inputs
-_NARROWEST = 1e-4  # half width of their windows, in standard deviations of the inputs
-_CONFIRM_WIDEST = 0.1  # as `_NARROWEST`
+_CONFIRM_WIDEST = 0.1  # as `NARROWEST`
 _CONFIRM_INNER = 0.7  # part of the window in which they lie
 _LEAST_GRADIENT = 0.02  # gradient beyond a hyperplane over that before: smaller ones leave no boundary
 # Refining.
@@ -54,7 +54,6 @@ _WORTH_RETRY = 300.0  # standard deviations by which the jump must move the outp
 _REFINED_TOL = 0.1  # relative deviation of a jump
 _REFINED_ERRORS = 6.0  # and beside it, in errors of the position over the window
 _CLEAR = 2e-2  # distance of the next hyperplane from which a point decides whether the unit is right
-_OUTLIER = 8.0  # deviations from which a critical point belongs to another unit
 _TINY = 1e-9  # rate of change that is rounding
 
 
@@ -182,7 +181,7 @@ class _Polyline:
         if len(t) == 0:
             return []
         gaps = np.diff(np.concatenate([[-half], t, [half]]))
-        width = np.minimum(_GAP_SHARE * np.minimum(gaps[1:], gaps[:-1]), _WIDEST)
+        width = np.minimum(_GAP_SHARE * np.minimum(gaps[1:], gaps[:-1]), WIDEST_INPUTS)
         at = middle + t[:, None] * along
         there = locate_by_lines(self.probe, at, np.tile(along, (len(t), 1)), width, n_rounds=1)
         deviation = np.linalg.norm(there.jump - self.unit.output * abs(slope), axis=1) / abs(slope)
@@ -208,7 +207,7 @@ class _Polyline:
         free = np.where(rate < 0, np.abs(z) / np.maximum(-rate, _TINY), np.inf).min(axis=1)
         reach = np.minimum(_CONFIRM_REACH * free, _CONFIRM_FARTHEST)
         P, E = y + reach[:, None] * A, np.tile(e, (q, 1))
-        width = np.clip(0.5 * _free_length(_planes(unit), P, E), _NARROWEST, _CONFIRM_WIDEST)
+        width = np.clip(0.5 * _free_length(_planes(unit), P, E), NARROWEST, _CONFIRM_WIDEST)
         width = np.minimum(width, 0.3 * reach)
         there = locate_by_lines(self.probe, P, E, width)
         deviation = np.linalg.norm(there.jump - unit.output * length, axis=1) / length
@@ -236,7 +235,7 @@ def refine_unit(probe, unit, rng):
     length = np.maximum(np.linalg.norm(G, axis=1), _TINY)
     E = G / length[:, None]
     free = _free_length(_planes(unit), X, E)
-    width = np.clip(0.5 * free, _REFINE_NARROWEST, _WIDEST)
+    width = np.clip(0.5 * free, _REFINE_NARROWEST, WIDEST_INPUTS)
     there = locate_by_lines(probe, X, E, width)
     for narrower in _NARROWER:
         again = np.flatnonzero(~there.found & (narrower * width * length > _WORTH_RETRY / DEVIATIONS))
@@ -247,7 +246,7 @@ def refine_unit(probe, unit, rng):
     fits = there.found & (deviation < _REFINED_TOL + _REFINED_ERRORS * there.error / width)
     clear = free > _CLEAR
     unit.add_points(X[fits] + there.offset[fits, None] * E[fits], there.error[fits])
-    unit.discard(unit.fit(), _OUTLIER)
+    unit.discard(unit.fit(), OUTLIER)
     unit.fit()
     return float(fits[clear].mean()) if clear.any() else 0.0
 

@@ -7,6 +7,7 @@ import numpy as np
 from skident.budget import check_deadline
 from skident.linalg import svd
 
+from ...constants import INPUT_ROUNDING, N_FIRST, SAME_PLANE
 from ..deep.first_layer import HyperplaneSearch
 from ..kernel.locate import locate, window_widths
 from ..kernel.windows import locate_by_lines
@@ -18,19 +19,16 @@ _RADII = (0.5, 1.0, 1.5, 3.0)  # of points on hyperplanes, in standard deviation
 _FAR_RADII = (1.0, 2.0, 3.0)  # `_RADII` of lines that only confirm hyperplanes
 _MOST_PAIRS = 24  # of lines that end the search, one of which only confirms (budget)
 _PLANES_PER_PAIR = 12  # hyperplanes per idle pair: 64 behind 13 inputs were complete after four idle ones
-_N_FIRST = 8  # points of a hyperplane queried first; a facet of a deeper unit has hardly any of them
 _N_MORE = 16  # queried next
 _LEAST_FIRST = 2  # of the first ones, that a hyperplane meets
 _LEAST_SHARE = 0.3  # of all of them
 _NORMAL_ERRORS = 300.0  # half width of a window in errors of the normal
 _PER_INPUT = 2  # positions per input that a fit needs at least, and beyond:
 _SPARE = 12  # more
-_TRIES = 12  # times as many windows at most
+_WINDOWS = 12  # times as many windows at most
 _WIDTHS = ((0.01, 0.03), (0.01, 0.03, 0.1))  # half widths of windows of the two rounds, in standard deviations
 _UNEXPLAINED = 30.0  # median distance from the fitted hyperplane, in standard deviations: the points are on none
 _MERGE_ERRORS = 8.0  # standard errors within which two hyperplanes are one
-_SAME = 1e-3  # distance of hyperplanes that are one in any case: errors of a few are ten times as large as stated
-_INPUT_ROUNDING = 1e-7  # of a position over its distance: inputs are float32 numbers
 
 
 class NoisyHyperplaneSearch(HyperplaneSearch):
@@ -71,7 +69,7 @@ class NoisyHyperplaneSearch(HyperplaneSearch):
     def _continues(self, plane, error):
         wide, narrow = window_widths(self.probe)
         width, hits = max(narrow, min(wide, _NORMAL_ERRORS * error)), 0
-        for n, least in ((_N_FIRST, _LEAST_FIRST), (_N_MORE, _LEAST_SHARE * (_N_FIRST + _N_MORE))):
+        for n, least in ((N_FIRST, _LEAST_FIRST), (_N_MORE, _LEAST_SHARE * (N_FIRST + _N_MORE))):
             P = _points_on(plane, n, self.rng)
             hits += locate(self.probe, P, np.tile(plane[:-1], (n, 1)), width).found.sum()
             if hits < least:
@@ -101,7 +99,7 @@ class NoisyHyperplaneSearch(HyperplaneSearch):
 
     def _same(self, plane, error):
         apart = [np.linalg.norm(self.planes - sign * plane, axis=1) for sign in (1.0, -1.0)]
-        return np.minimum(*apart) < np.maximum(_MERGE_ERRORS * (error + self.errors), _SAME)
+        return np.minimum(*apart) < np.maximum(_MERGE_ERRORS * (error + self.errors), SAME_PLANE)
 
 
 def _points_on(plane, n, rng):
@@ -135,12 +133,12 @@ def _positions_on(probe, plane, widths, rng):
     D = probe.n_inputs
     need, size = _PER_INPUT * D + _SPARE, (_PER_INPUT + 1) * D + 2 * _SPARE
     points, errors = np.zeros((0, D)), np.zeros(0)
-    for n_batches in range(_TRIES):
+    for n_batches in range(_WINDOWS):
         if len(points) >= need or (n_batches == 3 and len(points) == 0):
             break
         P = _points_on(plane, size, rng)
         there = locate_by_lines(probe, P, np.tile(plane[:-1], (size, 1)), rng.choice(widths, size))
         P = P[there.found] + there.offset[there.found, None] * plane[:-1]
         points = np.vstack([points, P])
-        errors = np.append(errors, there.error[there.found] + _INPUT_ROUNDING * np.linalg.norm(P, axis=1))
+        errors = np.append(errors, there.error[there.found] + INPUT_ROUNDING * np.linalg.norm(P, axis=1))
     return points, errors

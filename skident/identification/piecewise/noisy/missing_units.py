@@ -10,6 +10,7 @@ import numpy as np
 from skident.budget import check_deadline
 from skident.linalg import lapack, svd
 
+from ...constants import LEAST_SHARE
 from .robust import least_absolute_fit
 
 __all__ = ["find_missing_unit"]
@@ -20,8 +21,7 @@ _PER_UNKNOWN = 6  # wrong points per weight of a unit
 _STEPS = (0.03, 0.1, 0.3, 0.6, 1.0)  # steps from one wrong point to the next, in standard deviations of the inputs
 _BATCH = 200  # steps tried at a time
 _ROUNDS = 20  # of these at most
-_LEAST_SHARE = 0.5  # of the wrong points of a cloud, that one unit explains
-_LEAST_POINTS = 2.0  # of these per weight: as many as weights always fit
+_LEAST_POINTS = 2.0  # of the wrong points per weight: as many as weights always fit
 _ONE_WEIGHT = 0.95  # share of one input in a unit's sum that is a wrong weight of another unit
 _MARGIN_STEPS = 30  # Newton steps on the squares of pre-activations above the margin
 _MARGIN = 0.05  # of pre-activations below 0, over their median size
@@ -80,7 +80,7 @@ def _unit_of(layers, X, R, std, tol):
         return None
     coef, residual = least_absolute_fit(A, (R @ output)[:, None], tol)
     good = residual < 1.0
-    if good.sum() < _LEAST_POINTS * A.shape[1] or good.mean() < _LEAST_SHARE:
+    if good.sum() < _LEAST_POINTS * A.shape[1] or good.mean() < LEAST_SHARE:
         return None
     coef = lapack.lstsq(A[good], R[good] @ output, rcond=1e-8)[0]
     parts = np.abs(coef) * np.mean(A[good], axis=0)

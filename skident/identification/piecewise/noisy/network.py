@@ -8,11 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from skident.budget import check_deadline
+from skident.budget.constants import PATIENCE
 from skident.fitting.errors_of_fit import FitSample
 from skident.fitting.rounding import rounding_std
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, OutOfBudgetError
 
+from ...constants import LEAST_GAIN, WRONG
 from ..kernel.windows import DEVIATIONS
 from .assemble import TwoLayers, assemble, first_layer_signs, folds
 from .faint_units import rows_of_faint_units, with_faint_units
@@ -27,8 +29,7 @@ __all__ = ["NoisyDeepNetwork", "find_noisy_deep_network"]
 
 _N_LINES = 10  # scanned per round
 _ROUNDS = 12  # of scans at most
-_PATIENCE = 2  # of them in a row without new units or hyperplanes, and beyond:
-_PLANES_PER_ROUND = 32  # one more for so many hyperplanes: a fit that lacks three of 64 units costs more
+_PLANES_PER_ROUND = 32  # per further round without progress: a fit that lacks three of 64 units costs more
 _READ_ROWS = 12  # outputs of the readout per coefficient
 _MORE_ROWS = 400  # beside these
 _SPREADS = (1.0, 1.0, 2.0)  # of random points, in standard deviations of the inputs
@@ -43,15 +44,14 @@ _PER_PARAMETER = 2.5  # outputs of the polish per parameter
 _PER_WEIGHT = 1.5  # outputs on either side of a unit, per weight of the unit
 _REPAIRS = 8  # rounds of polish and search for what is missing
 _N_VALIDATION = 20_000  # held-out outputs at least
-_WRONG = 12.0  # standard deviations of an output's error above which it is wrong
-_WRONG_SCALES = 12.0  # `_WRONG` in deviations of the residuals
+_WRONG_SCALES = 12.0  # `WRONG` in deviations of the residuals
 _WRONG_MOST = 100.0  # standard deviations above which an output is wrong whatever the residuals of others are
 _FAINT_SHARE = 0.1  # share of wrong outputs from which units that are often active are missing
 _FAINT_GAIN = 0.8  # residual with such units over that without them: errors of the units detected fall less
 _FAINT = 300.0  # residual before the first polish that is no error of the units detected: those leave up to 200
 _FOLD_ERROR = 300.0  # median residual without the linear part that is error of the units, in standard deviations
 _FOLD_GROWTH = 3.0  # that residual over the one with it, as for `_FOLD_ERROR`
-_WORSE = 3.0  # share of wrong outputs over that of the best network from which a linear part was folded in vain
+_WORSE_FACTOR = 3.0  # share of wrong outputs over that of the best network from which a linear part was folded in vain
 _WORSE_SHARE = 0.01  # such share beside it: a polish of the units detected still corrects less (20-32-16-3)
 _FOLD_POINTS = 20_000  # points at which activity of units is counted; they are not queried
 _NEAR_WRONG = (0.05, 0.2, 0.5)  # distances of rows around wrong points, in standard deviations of the inputs
@@ -136,7 +136,7 @@ class _Search:
             if len(self.first.planes) > n_planes:
                 self.second.complete()
             idle = 0 if new or len(self.first.planes) > n_planes else idle + 1
-            patience = _PATIENCE + len(self.first.planes) // _PLANES_PER_ROUND
+            patience = PATIENCE + len(self.first.planes) // _PLANES_PER_ROUND
             explained = self._assemble() and self.read_share < _READ_WRONG
             if (explained and (idle or self.read_share < _READ_RIGHT)) or idle == patience:
                 break
@@ -157,8 +157,8 @@ class _Search:
             return False
         n = _READ_ROWS * (len(self.first.planes) + len(self.second.units)) + _MORE_ROWS
         self._query_more(n)
-        tol = max(_READ_TOL / self.probe.resolution, _WRONG)
-        layers, residual = assemble(self.second.units, self.first.planes, signs[0], self.X, self.F, tol, _WRONG / tol)
+        tol = max(_READ_TOL / self.probe.resolution, WRONG)
+        layers, residual = assemble(self.second.units, self.first.planes, signs[0], self.X, self.F, tol, WRONG / tol)
         self.layers, self.sign_doubt, self.read_share = layers, signs[1], float(np.mean(residual > 1.0))
         return True
 
@@ -174,7 +174,7 @@ class _Search:
             self.layers = before
         return self.layers is not before
 
-    def _wrong_share(self, tol=_WRONG):
+    def _wrong_share(self, tol=WRONG):
         """Share of the outputs with residuals above tol."""
         return float(np.mean(np.abs(self.F - self.layers(self.X)).max(axis=1) > tol))
 
@@ -188,7 +188,7 @@ class _Search:
     def _repair(self):
         """Polish, and search what wrong outputs lack, until none is wrong or that no longer helps."""
         residual = np.abs(self.F - self.layers(self.X)).max(axis=1)
-        tol = max(_WRONG, _READ_MARGIN * np.quantile(residual, _READ_QUANTILE))
+        tol = max(WRONG, _READ_MARGIN * np.quantile(residual, _READ_QUANTILE))
         self._add_missing(_Samples(self.X, self.F, residual > tol), tol)
         idle, complete = 0, False
         for _ in range(_REPAIRS):
@@ -200,12 +200,12 @@ class _Search:
                 continue
             better = self._keep(found)
             self.layers = self._without_redundant(found.layers, samples)
-            if len(self.layers.b2) < len(found.layers.b2) or (better and self._complete(_WRONG)):
+            if len(self.layers.b2) < len(found.layers.b2) or (better and self._complete(WRONG)):
                 continue
             idle = 0 if better else idle + 1
-            if found.wrong_share == 0 or idle == _PATIENCE:
+            if found.wrong_share == 0 or idle == PATIENCE:
                 break
-            complete = not self._add_missing(samples, _WRONG)
+            complete = not self._add_missing(samples, WRONG)
             if complete:
                 self._fit_also(samples.X[samples.wrong])
                 self.layers = self.best.layers
@@ -226,11 +226,11 @@ class _Search:
     def _without_redundant(self, layers, samples):
         """The layers without units whose outputs are errors at all samples."""
         size = layers.unit_outputs(samples.X) / self._errors(samples.X)[:, None]
-        return layers.take(size.max(axis=0) > _WRONG)
+        return layers.take(size.max(axis=0) > WRONG)
 
     def _is_worse(self, found):
         """Whether a network explains far fewer outputs than the best so far."""
-        return self.best is not None and found.wrong_share > _WORSE * self.best.wrong_share + _WORSE_SHARE
+        return self.best is not None and found.wrong_share > _WORSE_FACTOR * self.best.wrong_share + _WORSE_SHARE
 
     def _keep(self, found):
         """Keep a network if it is the best so far; whether it is."""
@@ -264,7 +264,7 @@ class _Search:
         # Weights that hardly any output depends on are recovered from outputs that look like outliers.
         for first in (False, True) if anneal and self._wrong_share() < _FAINT_SHARE else (False,):
             polished, scale = annealed_polish(network, X, Y[fitted], std[fitted], anneal=first)
-            limit = max(_WRONG, min(_WRONG_SCALES * scale, _WRONG_MOST))
+            limit = max(WRONG, min(_WRONG_SCALES * scale, _WRONG_MOST))
             wrong = np.any(np.abs(polished(U) - Y) > limit * std, axis=1)
             if best is None or wrong.sum() < best[1].sum():
                 best = polished, wrong
@@ -307,7 +307,7 @@ class _Search:
                 break
             larger = layers.with_unit(*unit[0])
             still = np.linalg.norm(samples.F - larger(X), axis=1) > tol * self._errors(X)
-            if still.sum() > (1.0 - _LEAST_GAIN) * wrong.sum():
+            if still.sum() > (1.0 - LEAST_GAIN) * wrong.sum():
                 break
             layers, wrong = larger, still
             self._fit_also(unit[1])
@@ -342,4 +342,3 @@ class _Search:
 
 
 _LEAST_STD = 0.3  # of the typical error, where rounding seems smaller
-_LEAST_GAIN = 0.1  # share of the wrong outputs that a unit must explain

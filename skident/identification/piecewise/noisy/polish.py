@@ -6,19 +6,19 @@ import numpy as np
 import scipy.linalg
 
 from skident.budget import check_deadline, chunks, require_memory
+from skident.budget.constants import CAUCHY, MAD
 from skident.fitting.least_squares import NetworkLeastSquares
 from skident.network.calculus import flatten_parameters
 from skident.optim.damped_cholesky import damped_cholesky
 
+from ...constants import WEAK_RIDGE
+
 __all__ = ["annealed_polish"]
 
-_MAD = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
-_CAUCHY = 6.0  # deviations from which a residual counts for less, in the end
-_FIRST = 0.3  # `_CAUCHY` at first, over the largest residual
+_FIRST = 0.3  # `CAUCHY` at first, over the largest residual
 _COOLING = 0.1  # ratio of successive ones
 _FEW = 2000  # parameters up to which every step has its own matrix
-_RIDGE = 1e-9  # of the scaled matrix: directions that no output determines, as the length of a unit's weights
-_RIDGE_SINGLE = 1e-6  # `_RIDGE` in single precision
+_RIDGE_SINGLE = 1e-6  # `WEAK_RIDGE` in single precision
 _NO_EFFECT = 1e-30  # diagonal entry over the largest one of a parameter without effect
 _SHARES = (1.0, 0.3, 0.05)  # of a step, tried in turn
 _GAIN = 0.01  # relative decrease of the cost below which the last scale has converged
@@ -37,7 +37,7 @@ def annealed_polish(network, U, Y, std, *, anneal):
     s = max(fit.floor, _FIRST * np.abs(fit.residual).max()) if anneal else fit.floor
     for _ in range(_MOST_STEPS):
         gain = fit.step(s)
-        if fit.is_fresh and not anneal and gain < _SLOW and fit.floor > _MISSING * _CAUCHY:
+        if fit.is_fresh and not anneal and gain < _SLOW and fit.floor > _MISSING * CAUCHY:
             break
         if s <= fit.floor and gain < _GAIN:
             if fit.is_fresh or gain > 0.0:
@@ -46,7 +46,7 @@ def annealed_polish(network, U, Y, std, *, anneal):
         if gain < 0.5:
             fit.factor = None if fit.n_parameters <= _FEW else fit.factor
         s = max(fit.floor, _COOLING * s)
-    return fit.network, fit.floor / _CAUCHY
+    return fit.network, fit.floor / CAUCHY
 
 
 class _Fit:
@@ -60,7 +60,7 @@ class _Fit:
     @property
     def floor(self):
         """The smallest scale."""
-        return _CAUCHY * max(1.0, _MAD * float(np.median(np.abs(self.residual))))
+        return CAUCHY * max(1.0, MAD * float(np.median(np.abs(self.residual))))
 
     def step(self, s):
         """One step for scale s; the relative decrease of the cost, 0 if no step is better."""
@@ -90,7 +90,7 @@ class _Fit:
         """Keep the factor of the scaled matrix at a start; returns the gradient."""
         if self.n_parameters <= _FEW:
             A, gradient = problem.normal_equations(start)
-            ridge = _RIDGE
+            ridge = WEAK_RIDGE
         else:
             A, gradient, ridge = _single_precision_matrix(problem, start), problem._products(start)[1], _RIDGE_SINGLE
         scale = 1.0 / np.sqrt(np.maximum(np.diag(A), _NO_EFFECT * np.diag(A).max()))

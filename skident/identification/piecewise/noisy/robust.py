@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 
+from skident.budget.constants import MAD
 from skident.linalg import lapack
 
 __all__ = ["RobustSolution", "least_absolute_fit", "robust_fit"]
 
-_MAD = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
 _CAUCHY = 4.0  # deviations from which a residual counts for less
 _ROUNDS = 15  # reweightings at most
 _SETTLED = 0.05  # largest change of a weight that ends the reweighting
@@ -32,7 +32,7 @@ class RobustSolution(NamedTuple):
 
     def within(self, n_deviations):
         """Mask (n,) of the equations that are satisfied up to that many deviations, at least as large as the errors."""
-        return np.abs(self.deviation) < n_deviations * max(1.0, _MAD * self.residual)
+        return np.abs(self.deviation) < n_deviations * max(1.0, MAD * self.residual)
 
 
 def robust_fit(A, y, errors, prior=None, n_rounds=_ROUNDS):
@@ -52,7 +52,7 @@ def robust_fit(A, y, errors, prior=None, n_rounds=_ROUNDS):
         target = np.concatenate([y * weight, p, np.zeros(len(size))])
         x = scipy.linalg.solve_triangular(R, Q.T @ target, check_finite=False) / size
         deviation = A @ x - y
-        scale = _CAUCHY * max(1.0, _MAD * np.median(np.abs(deviation)))
+        scale = _CAUCHY * max(1.0, MAD * np.median(np.abs(deviation)))
         weight, before = 1.0 / (1.0 + (deviation / scale) ** 2), weight
         if np.abs(weight - before).max(initial=0.0) < _SETTLED:
             break

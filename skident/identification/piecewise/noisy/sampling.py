@@ -6,7 +6,7 @@ import numpy as np
 
 __all__ = ["moved_to_hyperplanes", "on_rarer_sides", "points_on_side"]
 
-_REACH = 1.5  # largest distance of points from a hyperplane, in standard deviations of the inputs
+_LARGEST_DISTANCE = 1.5  # largest distance of points from a hyperplane, in standard deviations of the inputs
 _NEWTON_STEPS = 8  # towards the boundary of a unit, which bends at hyperplanes
 _BEYOND = (0.02, 0.5)  # distances beyond the boundary of a unit, in standard deviations of the inputs
 _FARTHEST = 1.3  # norm of a moved point over the largest one of the pool
@@ -17,7 +17,7 @@ def moved_to_hyperplanes(W, b, X, rng):
     """Points X (n, D) moved along normals to random distances of hyperplanes ``x W + b = 0``, which take turns."""
     i = np.arange(len(X)) % len(b)
     square = np.sum(W**2, axis=0)[i]
-    target = rng.uniform(-_REACH, _REACH, len(X)) * np.sqrt(square)
+    target = rng.uniform(-_LARGEST_DISTANCE, _LARGEST_DISTANCE, len(X)) * np.sqrt(square)
     return X + ((target - np.sum(X * W[:, i].T, axis=1) - b[i]) / square)[:, None] * W[:, i].T
 
 

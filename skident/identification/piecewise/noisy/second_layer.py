@@ -7,6 +7,7 @@ import numpy as np
 from skident.budget import check_deadline
 from skident.linalg import lapack
 
+from ...constants import LEAST_SHARE, LINE_REACH, N_INTERVALS
 from ..kernel.gradient import normals_at
 from ..kernel.lines import gaps_on_segments, random_segments
 from ..kernel.locate import scan_segments
@@ -18,15 +19,12 @@ __all__ = ["SecondLayerSearch"]
 _NORMAL_ERROR = 2e-2  # largest error of a normal at which a unit's boundary can be followed
 _LEAST_NORMAL_ERROR = 1e-6  # of its direction beside the measured one
 _FEWEST = 6  # hyperplanes that a unit must cross, or a quarter of them
-_LEAST_SHARE = 0.5  # of a unit's predicted critical points, that are there
 _SAME_COSINE = 0.9995  # of the coefficients of two parts of one unit
 _FEWEST_COMMON = 3  # hyperplanes that both crossed
 _PLANE_COEF = 2e-3  # largest coefficient over the gradient of a unit whose boundary is a hyperplane of the first layer
 _ON_UNIT = 2e-3  # distance within which a critical point belongs to a unit, in standard deviations of the inputs
 _MOST_POINTS = 40  # critical points examined per scan, those with the longest gaps
-_LINE_REACH = 4.0  # half length of lines, in units of sqrt(D)
 _RADII = (1.0, 1.0, 2.0)  # spreads of the points that lines go through
-_N_INTERVALS = 24  # that lines are cut into at first
 _UNITED_SCALE = 0.05  # relative difference of the scales of two parts of one unit
 _UNITED_TOL = 5e-3  # residual of what their gradients say about hyperplanes between them, over the gradient
 _UNITED_NEAR = 2e-2  # distance of the points of one part from the boundary of the other
@@ -49,7 +47,7 @@ class SecondLayerSearch:
             known |= unit.contains(X, _ON_UNIT)
         return known
 
-    def critical_points(self, segments, n_intervals=_N_INTERVALS):
+    def critical_points(self, segments, n_intervals=N_INTERVALS):
         """New `CriticalPoints` on segments."""
         line, t = scan_segments(self.probe, segments, self.rng, n_intervals=n_intervals)
         points, gaps = segments.at(line, t), gaps_on_segments(segments, line, t)
@@ -59,7 +57,7 @@ class SecondLayerSearch:
 
     def scan(self, n_lines):
         """Critical points on random lines that nothing explains, which also confirm hyperplanes."""
-        lines = random_segments(self.probe, n_lines, self.rng, reach=_LINE_REACH, radii=_RADII)
+        lines = random_segments(self.probe, n_lines, self.rng, reach=LINE_REACH, radii=_RADII)
         critical = self.critical_points(lines)
         self.first.add_points(critical)
         self.update_planes()
@@ -99,7 +97,7 @@ class SecondLayerSearch:
         if not unit.known.all():
             follow_unit(self.probe, unit, self.rng)
             unit.share = refine_unit(self.probe, unit, self.rng)
-        if unit.share < _LEAST_SHARE:
+        if unit.share < LEAST_SHARE:
             return False
         for other in self.units:
             if _are_same(unit, other):

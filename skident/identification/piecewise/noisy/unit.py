@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...constants import INPUT_ROUNDING
 from .robust import robust_fit
 
 __all__ = ["SignFreeUnit"]
 
 _NORM_ERROR = 1e-9  # of the gradient's length at the first point, which sets the unit's scale
 _LEAST_GRADIENT = 0.1  # gradient, over that at the first point, from which errors of positions are errors of the unit
-_INPUT_ROUNDING = 1e-7  # of positions beside their standard errors: inputs are float32 numbers
 
 
 class SignFreeUnit:
@@ -83,7 +83,7 @@ class SignFreeUnit:
     def add_points(self, X, errors):
         """Add critical points (n, D) of the unit with standard errors (n,)."""
         self.points = np.vstack([self.points, X])
-        self.errors = np.append(self.errors, errors + _INPUT_ROUNDING)
+        self.errors = np.append(self.errors, errors + INPUT_ROUNDING)
 
     def fit(self, n_rounds=6):
         """Fit gradient, beta and the known coefficients to the critical points."""

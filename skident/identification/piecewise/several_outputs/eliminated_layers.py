@@ -8,7 +8,10 @@ import numpy as np
 import scipy.linalg
 
 from skident.budget import check_deadline
+from skident.budget.constants import TINY
 from skident.linalg import lapack
+
+from ...constants import WEAK_RIDGE
 
 __all__ = ["MOST_UNKNOWNS", "inverse_factor", "solved_by_elimination"]
 
@@ -18,8 +21,6 @@ _FEWEST_UNITS = 8  # of these: a weight acts on few of their equations
 _SINGLE_FROM = 256  # units of the second layer from which theirs are solved in single precision (budget: half)
 _RIDGES = {np.float64: 1e-10, np.float32: 1e-5}  # of one unit's equations, whose matrix has norm one
 _RIDGE_LAST = 1e-8  # of those of the output layer, over their mean
-_RIDGE = 1e-9  # of `inverse_factor`, relative: units that are never active leave it singular
-_TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 
 
 def solved_by_elimination(step, J):
@@ -78,7 +79,7 @@ class _Layers:
         self.rows = np.repeat(self.on, mL, axis=0)
         # A unit's scale is also that of its incoming weights.
         nulls = self.L.T @ (gram @ step.W2.T)
-        self.nulls = nulls / np.maximum(np.linalg.norm(nulls, axis=0), _TINY)
+        self.nulls = nulls / np.maximum(np.linalg.norm(nulls, axis=0), TINY)
 
     def rest(self, T):
         """What the first layer leaves of T (n, m_1)."""
@@ -87,7 +88,7 @@ class _Layers:
 
     def second(self, T):
         """Changes (m_1, m_2) of the second layer for targets T (n, m_1)."""
-        scale, m2 = max(np.abs(T).max(), _TINY), self.L.shape[1]
+        scale, m2 = max(np.abs(T).max(), TINY), self.L.shape[1]
         dtype = np.float32 if m2 >= _SINGLE_FROM else np.float64
         equations = _Equations(*(part.astype(dtype) for part in self.equations))
         T, nulls, d2 = (T / scale).astype(dtype), self.nulls.astype(dtype), np.zeros((T.shape[1], m2))
@@ -102,7 +103,7 @@ class _Layers:
         step, (m2, mL) = self.step, self.step.W3.shape
         on2 = step.scaled2[:, 0]
         sizes = np.sqrt(np.sum(on2.T**2 @ self.on * step.W2.T**2, axis=1) / len(step.W2))
-        sizes = np.maximum(sizes, _TINY)
+        sizes = np.maximum(sizes, TINY)
         free = max(len(T) - len(step.W2) - m2, 1)
         n_units = max(_FEWEST_UNITS, int(np.ceil(_OVER * m2 * mL / free)))
         S, rhs = np.zeros((m2 * mL, m2 * mL), order="F"), np.zeros(m2 * mL)
@@ -111,7 +112,7 @@ class _Layers:
             S, rhs = self._add_unit(i, on2[self.on[:, i]] * (step.W2[i] / sizes), T[self.rows[:, i], i], S, rhs)
         mean = np.trace(S) / len(S)
         V = step.W3.T * sizes  # a unit's scale is also that of its incoming weights
-        V *= np.sqrt(mean) / np.maximum(np.linalg.norm(V, axis=0), _TINY)
+        V *= np.sqrt(mean) / np.maximum(np.linalg.norm(V, axis=0), TINY)
         units = np.arange(m2)
         for o in range(mL):
             for p in range(o + 1):
@@ -144,8 +145,8 @@ class _Layers:
 
 def inverse_factor(gram):
     """L with ``L^T G L = 1`` up to a ridge, for a gram matrix G."""
-    size = np.sqrt(np.maximum(np.diag(gram), _TINY))
+    size = np.sqrt(np.maximum(np.diag(gram), TINY))
     scaled = gram / np.outer(size, size)
-    scaled[np.diag_indices(len(gram))] += _RIDGE
+    scaled[np.diag_indices(len(gram))] += WEAK_RIDGE
     factor = lapack.scipy_cholesky(scaled, lower=True)
     return scipy.linalg.solve_triangular(factor, np.eye(len(gram)), lower=True).T / size[:, None]

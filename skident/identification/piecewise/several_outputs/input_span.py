@@ -7,26 +7,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.budget.constants import TINY
 from skident.linalg import lapack, svd
 from skident.network import FeedforwardNetwork
 
+from ...constants import CANDIDATES, FAR_RADII, RANK_TOL
 from .shared_jacobians import Space, jacobians_at
 
 __all__ = ["InputSpan", "SpanSearch"]
 
 _SPAN_RADII = (30.0, 100.0, 10.0, 300.0)  # standard deviations of random points: far out, few units always rest
-_RADII = (10.0, 1.0, 30.0, 3.0)  # standard deviations of points far from boundaries
-_STEP = 1.0  # first step of a Jacobian, in units of the inputs; it shrinks until the outputs are straight
-_RANK_TOL = 1e-9  # pivot over the largest, below which it is rounding, if no Jacobian has a larger error
+_FIRST_STEP = 1.0  # first step of a Jacobian, in units of the inputs; it shrinks until the outputs are straight
 _MORE_ROWS = 1.05  # rows of all Jacobians over the dimension of the span
 _TRIED_PAIRS = 2  # of points without a Jacobian, after which there is none
 _LAST_JACOBIANS = 1  # that must leave it as it is: where most units rest, all rows may have few dimensions
 _NARROW = 0.9  # dimension over that of the inputs from which nothing is saved
-_CANDIDATES = 30  # points among which the one farthest from activation boundaries is chosen
 _MORE_POINTS = 1.2  # outputs per direction over units of the first layer, at most (budget)
 _POOL = 100  # points of which the fewest are chosen that determine all units; they are not queried
 _DETERMINED = 1e-2  # smallest singular value, columns scaled to norm 1, of points that determine all units
-_TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 _FAR = 1e3  # steps outside of the span, in units of the inputs: all units hardly change there
 _TRIES = 4  # steps, each a tenth of the one before, of which one must be explained by the first layer (budget)
 _EXPLAINED = 1e-3  # relative residual of the outputs' changes: an activation boundary that was crossed leaves more
@@ -80,7 +78,7 @@ class SpanSearch:
     """
 
     def __init__(self, space, rng):
-        self.space, self.rows, self.tol = space, [], _RANK_TOL
+        self.space, self.rows, self.tol = space, [], RANK_TOL
         self.points, self.rng = _opposite_points(space.n_coordinates, rng), rng
 
     def extended(self, n_jacobians):
@@ -103,7 +101,9 @@ class SpanSearch:
         n = len(self.rows)
         for _ in range(_TRIED_PAIRS):
             points = next(self.points)
-            for J in jacobians_at(self.space, self.space.within_reach(points), np.full(len(points), _STEP), self.rng):
+            for J in jacobians_at(
+                self.space, self.space.within_reach(points), np.full(len(points), _FIRST_STEP), self.rng
+            ):
                 size = np.linalg.norm(J.value)
                 if J.confirmed and size > 0.0:
                     self.rows.append(J.value / size)
@@ -150,7 +150,7 @@ def _points_where_all_units_act(space, network, rng):
             left = left - left @ Q @ Q.T
             continue
         rows = scaled[chosen].reshape(-1, m)
-        values, V = svd(rows / np.maximum(np.linalg.norm(rows, axis=0), _TINY), full_matrices=False)[1:]
+        values, V = svd(rows / np.maximum(np.linalg.norm(rows, axis=0), TINY), full_matrices=False)[1:]
         if values[-1] > _DETERMINED:
             break
         left = (scaled @ V[-1])[:, :, None]
@@ -166,12 +166,12 @@ def _derivatives_by_first_layer(network, X):
 
 def _far_from_boundaries(space, network, n, rng):
     """Random points (n, D), each the one of several on which no unit is near its activation boundary."""
-    radii = np.array(_RADII)[np.arange(n * _CANDIDATES) % len(_RADII)]
-    X = space.within_reach(radii[:, None] * rng.standard_normal((n * _CANDIDATES, network.n_inputs)))
+    radii = np.array(FAR_RADII)[np.arange(n * CANDIDATES) % len(FAR_RADII)]
+    X = space.within_reach(radii[:, None] * rng.standard_normal((n * CANDIDATES, network.n_inputs)))
     H, room = X, np.full(len(X), np.inf)
     for W, b in zip(network.weights[:-1], network.biases[:-1], strict=True):
         Z = H @ W + b
         room = np.minimum(room, np.min(np.abs(Z) / np.linalg.norm(W, axis=0), axis=1))
         H = np.maximum(Z, 0.0)
-    best = room.reshape(n, _CANDIDATES).argmax(axis=1)
-    return X.reshape(n, _CANDIDATES, -1)[np.arange(n), best]
+    best = room.reshape(n, CANDIDATES).argmax(axis=1)
+    return X.reshape(n, CANDIDATES, -1)[np.arange(n), best]

@@ -6,8 +6,10 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, lsqr
 
 from skident.budget import check_deadline, memory_allows
+from skident.budget.constants import TINY
 from skident.linalg import lapack
 
+from ...constants import RADII, RCOND
 from .eliminated_layers import MOST_UNKNOWNS, inverse_factor, solved_by_elimination
 from .roomy_points import LEAST_ACTIVE, active_units, room_at, roomy_points
 from .shared_jacobians import jacobians_at
@@ -24,13 +26,10 @@ _ITERATIONS = 100  # of LSQR per step (budget): two steps of 100 are as accurate
 _TOL = 1e-10  # relative residual of LSQR: 500 eps over the first residual of 1e-5 or less
 _ROUNDING = 0.1  # residual of rounding over its bound
 _SETTLED = 0.5  # ratio of successive residuals above which the rest is rounding
-_OUTLIER = 30.0  # relative residual of a known Jacobian over their median: a boundary crossed, or outputs lost
-_TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
+_CROSSED = 30.0  # relative residual of a known Jacobian over their median: a boundary crossed, or outputs lost
 _LEAST_WEIGHT = 1e-3  # of a Jacobian whose entries have large errors
 _POINTS_PER_BIAS = 2.0  # outputs per bias, beside those of the Jacobians
-_RADII = (0.5, 1.0, 3.0)  # standard deviations of these
 _CHECKS = 30  # outputs that decide whether the fit is better
-_RCOND = 1e-12  # of the biases' least squares: rounding
 
 
 def polished_on_jacobians(space, network, rng, known=(), unexplained=()):
@@ -63,7 +62,7 @@ def polished_on_jacobians(space, network, rng, known=(), unexplained=()):
     rounding = _ROUNDING * np.linalg.norm(weights[:, 0, 0] * errors) * np.sqrt(entries)
     fitted = _fitted(network, X, np.array([one.value for one in found]), weights, rounding)
     fitted = _with_biases(space, fitted, X, np.array([one.outputs for one in found]), rng)
-    X = space.within_reach(_RADII[-1] * rng.standard_normal((_CHECKS, k)))
+    X = space.within_reach(RADII[-1] * rng.standard_normal((_CHECKS, k)))
     Y = space.query(X)
     return min(fitted, network, key=lambda one: np.abs(one(X) - Y).max())
 
@@ -94,8 +93,8 @@ def _best(network, known, n):
     if not known:
         return []
     X, J = np.array([one.point for one in known]), np.array([one.value for one in known])
-    left = np.linalg.norm(J - network.jacobian(X), axis=(1, 2)) / np.maximum(np.linalg.norm(J, axis=(1, 2)), _TINY)
-    known = [one for one, share in zip(known, left, strict=True) if share < _OUTLIER * np.median(left)]
+    left = np.linalg.norm(J - network.jacobian(X), axis=(1, 2)) / np.maximum(np.linalg.norm(J, axis=(1, 2)), TINY)
+    known = [one for one, share in zip(known, left, strict=True) if share < _CROSSED * np.median(left)]
     active = active_units(network, np.array([one.point for one in known]))
     before = np.cumsum(active, axis=0) - active
     rare = np.any(active & (before < LEAST_ACTIVE), axis=1)
@@ -181,8 +180,8 @@ class Linearized:
 def _with_biases(space, network, X, Y, rng):
     """The network with all biases fitted to outputs Y at X and at further points, at which it is linear in them."""
     (W1, W2, W3), (b1, b2, b3) = network.weights, network.biases
-    n = int(_POINTS_PER_BIAS * (len(b1) + len(b2) + len(b3)) / len(b3)) + len(_RADII)
-    more = np.array(_RADII)[np.arange(n) % len(_RADII), None] * rng.standard_normal((n, len(W1)))
+    n = int(_POINTS_PER_BIAS * (len(b1) + len(b2) + len(b3)) / len(b3)) + len(RADII)
+    more = np.array(RADII)[np.arange(n) % len(RADII), None] * rng.standard_normal((n, len(W1)))
     more = space.within_reach(more)
     X, Y = np.concatenate([X, more]), np.concatenate([Y, space.query(more)])
     weights = 1.0 / (1.0 + np.linalg.norm(X, axis=1) / space.unit)
@@ -193,6 +192,6 @@ def _with_biases(space, network, X, Y, rng):
     A1 = (A2 @ W2.T) * (Z1 > 0.0)[:, None, :]
     A3 = np.broadcast_to(np.eye(len(b3)), (len(X), len(b3), len(b3)))
     A = np.concatenate([A1, A2, A3], axis=2) * weights[:, None, None]
-    change = lapack.lstsq(A.reshape(-1, A.shape[2]), (left * weights[:, None]).ravel(), rcond=_RCOND)[0]
+    change = lapack.lstsq(A.reshape(-1, A.shape[2]), (left * weights[:, None]).ravel(), rcond=RCOND)[0]
     d1, d2, d3 = np.split(change, np.cumsum([len(b1), len(b2)]))
     return network.with_parameters(network.weights, [b1 + d1, b2 + d2, b3 + d3])

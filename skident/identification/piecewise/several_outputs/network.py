@@ -10,10 +10,11 @@ from skident.linalg import lapack
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, OutOfBudgetError
 
+from ...constants import RCOND
 from .first_layer import find_first_layer, has_more_layers, points_off_boundaries, second_layer_units_on, signed_layer
 from .input_span import InputSpan, SpanSearch
 from .jacobian_polish import polished_on_jacobians
-from .orthant import FLOOR, SecondLayer
+from .orthant import LEAST_VALUE, SecondLayer
 from .shared_jacobians import MIN_OUTPUTS, STAGE, Space
 from .wide_layers import WideLayers
 
@@ -31,7 +32,7 @@ _CHECKED_RADII = (0.5, 1.0, 2.0, 3.0, 10.0)  # standard deviations of these
 _MAX_POLISHED = 10_000  # parameters up to which all of them are fitted to outputs (budget: 1 s)
 _POLISH_OUTPUTS = 1.75  # outputs per parameter of that fit
 _POLISH_STEPS = 3  # of it: from errors of 1e-9, these reach rounding (budget: 4 s each)
-_PER_WEIGHT = 1.5  # of its points, at which a unit of the second layer is active, per incoming weight
+_ACTIVE_PER_WEIGHT = 1.5  # of its points, at which a unit of the second layer is active, per incoming weight
 _CANDIDATES = 20_000  # points among which those are chosen if the first layer is wider than the input
 _CANDIDATE_RADII = (0.5, 1.0, 3.0, 10.0, 30.0)  # standard deviations of these
 _MAX_POLISHED_WIDE = (
@@ -48,7 +49,6 @@ _MISSED = 12  # points that are not explained, at which Jacobians are measured (
 _MISSED_SHARE = 0.1  # of these points, up to which a missing unit is the cause
 _EXACT_ERROR = 1e-9  # of these, above which another fit follows
 _FITTED_ERROR = 1e-3  # of these, up to which a fit may remove them
-_RCOND = 1e-12  # of the output layer's least squares: rounding
 _SAMPLES_PER_UNIT = 8  # of the second layer, to which the output layer is fitted: a unit may rest at most of them
 _READOUT_SAMPLES = 40  # beside these
 _READOUT_RADII = (0.5, 1.0, 2.0, 3.0)  # standard deviations of these samples
@@ -259,7 +259,7 @@ def _fitted_again(space, network, jacobians, rng, max_polished):
 def _points_for_rare_units(network, X, rng):
     """Points (n, D) at which those units of the second layer are active that are so at too few points X."""
     (W, V, _), (b, c, _) = network.weights, network.biases
-    least = int(_PER_WEIGHT * (len(b) + 1))
+    least = int(_ACTIVE_PER_WEIGHT * (len(b) + 1))
     missing = np.maximum(least - _active(network, X).sum(axis=0), 0)
     if len(W) < len(b):  # the outputs of the first layer are not free: the points are chosen among random ones
         more = np.array(_CANDIDATE_RADII)[np.arange(_CANDIDATES) % len(_CANDIDATE_RADII), None]
@@ -267,7 +267,7 @@ def _points_for_rare_units(network, X, rng):
         active = _active(network, more)
         return np.concatenate([more[active[:, j]][:n] for j, n in enumerate(missing)])
     which = np.repeat(np.arange(len(c)), missing)
-    H, weights = rng.exponential(size=(len(which), len(b))) + FLOOR, V[:, which].T
+    H, weights = rng.exponential(size=(len(which), len(b))) + LEAST_VALUE, V[:, which].T
     up = np.sum(H * np.maximum(weights, 0.0), axis=1)
     down = np.sum(H * np.maximum(-weights, 0.0), axis=1) + np.abs(c[which])
     more = np.maximum(1.0, rng.uniform(1.0, 2.0, len(which)) * down / np.maximum(up, np.finfo(float).tiny))
@@ -305,6 +305,6 @@ def _with_readout(query, W, b, second, rng):
     X = np.array(_READOUT_RADII)[np.arange(n) % len(_READOUT_RADII), None] * rng.standard_normal((n, len(W)))
     H = np.maximum(np.maximum(X @ W + b, 0.0) @ V + c, 0.0)
     A = np.column_stack([H, np.ones(n)])
-    scale = np.maximum(np.linalg.norm(A, axis=0), FLOOR * np.linalg.norm(A))
-    solution = lapack.lstsq(A / scale, query(X) - H @ outgoing, rcond=_RCOND)[0] / scale[:, None]
+    scale = np.maximum(np.linalg.norm(A, axis=0), LEAST_VALUE * np.linalg.norm(A))
+    solution = lapack.lstsq(A / scale, query(X) - H @ outgoing, rcond=RCOND)[0] / scale[:, None]
     return FeedforwardNetwork([W, V, outgoing + solution[:-1]], [b, c, solution[-1]], "relu")

@@ -12,9 +12,9 @@ from skident.oracle import NotIdentified
 from .planes import PlaneSearch, measure_again
 from .shared_jacobians import STAGE, Space, scanned
 
-__all__ = ["FLOOR", "SecondLayer"]
+__all__ = ["LEAST_VALUE", "SecondLayer"]
 
-FLOOR = 1e-3  # least value of a unit in the positive orthant, over its deviation
+LEAST_VALUE = 1e-3  # least value of a unit in the positive orthant, over its deviation
 _MAX_SECOND_LINES = 40  # in the positive orthant
 _LAST_LINES = 6  # lines in a row without a new unit, after which the second layer is complete
 _MOST_BOUNDARIES = 10  # on a line, per unit of the first layer (budget)
@@ -65,7 +65,7 @@ class SecondLayer:
     def aim_at(self, X):
         """Scan lines through the outputs of the first layer at inputs X (n, D), at which units are missing."""
         W, b = self.first
-        self.targets = list(np.maximum(X[:_MAX_TARGETS] @ W + b, 0.0) + FLOOR)
+        self.targets = list(np.maximum(X[:_MAX_TARGETS] @ W + b, 0.0) + LEAST_VALUE)
 
     def aim_through(self, X):
         """Scan lines that cross the boundaries of missing units, at outputs of the first layer at inputs X (n, D)."""
@@ -108,7 +108,7 @@ class SecondLayer:
         if self.crossed:
             h = self.crossed.pop()
             move = self.rng.uniform(-1.0, 1.0, self.m) * h
-            ends = [h + move + FLOOR, h - move + FLOOR]
+            ends = [h + move + LEAST_VALUE, h - move + LEAST_VALUE]
         elif self.targets:
             ends = [self.targets.pop(), self._random_ends()[0]]
         elif self.seen and aim:
@@ -153,7 +153,7 @@ class SecondLayer:
             n_large = max(_FEWEST_LARGE, int(self.rng.choice(_SPARSE) * m))
             large = self.rng.permutation(m) < n_large
             size = np.where(large, np.sqrt(m / n_large), min(_LOW, _LOW_PER_SHARE * n_large / m))
-            ends.append(self.rng.exponential(size=m) ** 1.5 * size + FLOOR)
+            ends.append(self.rng.exponential(size=m) ** 1.5 * size + LEAST_VALUE)
         return ends
 
     def _within_reach(self, h):
@@ -162,7 +162,7 @@ class SecondLayer:
         for _ in range(_MAX_HALVINGS):
             if np.linalg.norm((h - b) @ self.inverse) <= self.inputs.reach:
                 break
-            h = 0.5 * h + FLOOR
+            h = 0.5 * h + LEAST_VALUE
         return h
 
     def _aim_at_missing(self, left):
@@ -215,7 +215,8 @@ def _aimed(a, active, rng):
     """Two points of the positive orthant on both sides of a boundary with weights a (m,) on the active units."""
     size = rng.exponential(size=(2, len(a)))
     return [
-        s * np.where(active & (sign * a > 0), 2.0, 2.0 * _LOW) + FLOOR for s, sign in zip(size, (1, -1), strict=True)
+        s * np.where(active & (sign * a > 0), 2.0, 2.0 * _LOW) + LEAST_VALUE
+        for s, sign in zip(size, (1, -1), strict=True)
     ]
 
 

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.budget.constants import MANY_ROUNDS
 from skident.oracle import NotIdentified
 
+from ...constants import VERIFIED_TOL
 from ..kernel.lines import Table, meeting_point
 
 __all__ = ["scan_pairs"]
@@ -20,9 +22,7 @@ __all__ = ["scan_pairs"]
 _PAIRS = 9  # first pairs on a line, unless it is short
 _SHARE = 0.02  # distance within a pair over that of the next one
 _TOL = 4.0  # errors: of a second difference of exact outputs
-_VERIFIED_TOL = 8.0  # errors up to which outputs follow a chord, or both pieces at a boundary
 _NEAR = 0.95  # of the way from a pair to a boundary, at which a piece is measured
-_ROUNDS = 8  # of splits of pairs in which several boundaries lie (budget)
 _NARROWEST = 1e-8  # interval, over the length scale and position, that is left unresolved
 _SPLIT = (0.4, 0.6)  # share of an interval, on the asinh scale, at which it is split
 
@@ -89,7 +89,7 @@ def scan_pairs(query, low, high, *, output_error, length_scale, max_boundaries, 
     nodes = line.pairs(np.clip(t, low + width, high - width), width)
     a, b = nodes.take(slice(None, -1)), nodes.take(slice(1, None))
     pieces = _Pieces(*(values[:0] for values in vars(nodes).values()))
-    for _ in range(_ROUNDS):
+    for _ in range(MANY_ROUNDS):
         pieces = _joined(line, _Pieces.stacked([pieces, *_found(line, a, b, max_boundaries, rng)]))
         a, b, t, jump, meet = _meetings(line, pieces)
         if meet.all():
@@ -144,7 +144,7 @@ def _is_chord(line, a, b, tol):
         return np.zeros(0, dtype=bool)
     t = line.between(a.y, b.x, np.full(len(a), 0.45))
     share = ((t - a.y) / (b.x - a.y))[:, None]
-    return np.abs(line.query(t) - (1.0 - share) * a.g - share * b.f).max(axis=1) <= _VERIFIED_TOL * tol
+    return np.abs(line.query(t) - (1.0 - share) * a.g - share * b.f).max(axis=1) <= VERIFIED_TOL * tol
 
 
 def _verified(line, a, b, meet, blur):
@@ -159,7 +159,7 @@ def _verified(line, a, b, meet, blur):
     t = meeting_point(y, g, before.slopes, x, f, after.slopes)[0]
     good &= (t > y) & (t < x)
     t = np.where(good, t, meet)
-    at, tol = line.query(t), _VERIFIED_TOL * np.maximum(line.tol(a.x), line.tol(b.y))
+    at, tol = line.query(t), VERIFIED_TOL * np.maximum(line.tol(a.x), line.tol(b.y))
     good &= np.abs(at - g - before.slopes * (t - y)[:, None]).max(axis=1) <= tol
     good &= np.abs(at - f - after.slopes * (t - x)[:, None]).max(axis=1) <= tol
     return before.take(good).joined(after.take(good)), good

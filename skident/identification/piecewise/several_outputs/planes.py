@@ -6,20 +6,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ...constants import EQUAL_JUMP, POSITION_TOL, SAME_NORMAL
 from .shared_jacobians import good, normals_on_line
 
 __all__ = ["PlaneSearch", "measure_again"]
 
-_POSITION_TOL = 1e-6  # distance of a critical point from the one that a confirmed hyperplane explains
-_JUMP_POSITION_TOL = 1e-4  # `_POSITION_TOL` if the jumps of the outputs agree as well, which other units' do not
+_JUMP_POSITION_TOL = 1e-4  # `POSITION_TOL` if the jumps of the outputs agree as well, which other units' do not
 _ERRORS = 0.2  # of the bound of a predicted position's error, up to which it is off: 0.02 of the bound was reached
 _DOUBT = 5e-6  # bound above which a position confirms nothing, and below which it is not missed
 _LEAST_TOL = 1e-9  # of predicted positions: rounding
-_TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 _SAME_JUMP = 1e-5  # one minus the cosine of the jumps of one unit of the last hidden layer
-_EQUAL_JUMP = 1e-8  # `_SAME_JUMP` with equally active deeper units: errors are 1e-6 at most
 _CONFIRMED_BY_JUMPS = 1e-5  # residual of a normal that another line confirms with the jump: those of weak units
-_SAME_NORMAL = 1e-4  # one minus the cosine of the normals of one hyperplane
 
 
 @dataclass
@@ -70,7 +67,7 @@ class PlaneSearch:
             normal, offset, error, jump, _ = candidate
             t, error = self._crossing(line, normal, offset, error)
             hit = self._critical_point(line, t, jump, min(error, _DOUBT))
-            same = hit is not None and abs(line.units[hit] @ jump) > 1.0 - _EQUAL_JUMP
+            same = hit is not None and abs(line.units[hit] @ jump) > 1.0 - EQUAL_JUMP
             if hit is not None and (self.same_jumps or not same):
                 self._add(candidate)
             elif self.same_jumps or not line.low < t < line.high:  # a boundary may end, and a line as well
@@ -107,7 +104,7 @@ class PlaneSearch:
         if self.same_jumps:
             gap = np.where(line.units @ self.jumps.T > 1.0 - _SAME_JUMP, gap, np.inf)
         nearest = gap.argmin(axis=1)
-        tol = _JUMP_POSITION_TOL if self.same_jumps else _POSITION_TOL
+        tol = _JUMP_POSITION_TOL if self.same_jumps else POSITION_TOL
         hit = gap[np.arange(len(gap)), nearest] < tol * self._scale(line, line.positions)
         return np.where(hit, nearest, -1)
 
@@ -144,7 +141,7 @@ class PlaneSearch:
             normal, point = line.normals[i] / size, points[i]
             sign = np.sign(normal @ self.normals[j])
             error = self._error(line, i)
-            if error < self.errors[j] and np.linalg.norm(sign * normal - self.normals[j]) < _SAME_NORMAL:
+            if error < self.errors[j] and np.linalg.norm(sign * normal - self.normals[j]) < SAME_NORMAL:
                 self.normals[j], self.offsets[j] = sign * normal, -sign * normal @ point
                 self.errors[j], self.sizes[j], self.jumps[j] = error, size, units[i]
 
@@ -177,7 +174,7 @@ class PlaneSearch:
     def _add(self, candidate):
         """Add a hyperplane, or replace the same one if it is more accurate."""
         normal, offset, error, jump, size = candidate
-        same = np.flatnonzero(np.abs(self.normals @ normal) > 1.0 - _SAME_NORMAL)
+        same = np.flatnonzero(np.abs(self.normals @ normal) > 1.0 - SAME_NORMAL)
         same = [i for i in same if abs(self.offsets[i] - np.sign(self.normals[i] @ normal) * offset) < 1e-2 * self.unit]
         if same:
             i = same[0]

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget.constants import ROUNDS
 from skident.linalg import lapack, svd
+
+from ...constants import NEAR_SHARE
 
 __all__ = ["rare_units"]
 
-_STEPS = 12  # of reweighted least squares
+_REWEIGHTINGS = 12  # of reweighted least squares
 _CLEAN_SHARE = 0.4  # of the samples, that show no rare unit, at least
 _NOISE = 20.0  # times the errors of these, above which a sample shows one
 _LEAST_NOISE = 1e-8  # `_NOISE` relative to what is left: rounding
 _LEAST_SAMPLES = 4  # with one direction: two agree by chance if two units are on at both
-_NEAR = 0.3  # distance of further samples from one that shows a unit, over that from the center
 _MORE = 1.2  # samples per unknown weight
-_ROUNDS = 4  # of further samples (budget)
-_RIGHT = 0.1  # difference of a factor from 0 or -1: other units have been missed
-_SAME_DIRECTION = 1e-5  # one minus the cosine
+_OTHER_FACTOR = 0.1  # difference of a factor from 0 or -1: other units have been missed
+_SAME_COSINE = 1e-5  # one minus the cosine
 _GAP = 30.0  # singular value of a linear part over the median one, of units that are never inactive
 _LEAST_SHARE = 1e-3  # of an error, over the outputs of a known unit: smaller ones are errors of weights
 _LEAST_LINEAR = 1e-2  # `_LEAST_SHARE` of the linear part
@@ -50,7 +51,7 @@ def rare_units(first, known, X, left, query_left, rng):
         i = int(np.argmax(size * todo))
         same = todo & _is_along(errors, errors[i] / size[i], noise)
         todo &= ~same
-        old = np.abs(known @ errors[i]) > (1.0 - _SAME_DIRECTION) * size[i] * np.linalg.norm(known, axis=1)
+        old = np.abs(known @ errors[i]) > (1.0 - _SAME_COSINE) * size[i] * np.linalg.norm(known, axis=1)
         if same.sum() >= _LEAST_SAMPLES and not old.any():
             unit = _unit(query, X[same], rows[same], errors[same], noise, rng)
             if unit is None:
@@ -67,7 +68,7 @@ def _oriented(V, U, linear, rows, noise, unit_size):
         A = np.stack([np.outer(v[:-1], u).ravel() for v, u in zip(V.T, U, strict=True)], axis=1)
         factors = lapack.lstsq(A, linear[:-1].ravel())[0]
         linear = linear[:-1] - (A @ np.round(factors)).reshape(linear[:-1].shape)
-        if np.any(np.minimum(np.abs(factors), np.abs(factors + 1.0)) > _RIGHT):
+        if np.any(np.minimum(np.abs(factors), np.abs(factors + 1.0)) > _OTHER_FACTOR):
             return None
     else:
         linear = linear[:-1]
@@ -87,12 +88,12 @@ def _unit(query, X, rows, errors, noise, rng):
     u = svd(errors, full_matrices=False)[2][0]
     u *= np.sign(np.median(errors @ u))
     wanted = int(_MORE * rows.shape[1])
-    for _ in range(_ROUNDS):
+    for _ in range(ROUNDS):
         if len(rows) >= wanted:
             break
         near = X[rng.randint(len(X), size=wanted)]
         far = np.linalg.norm(near, axis=1, keepdims=True) / np.sqrt(near.shape[1])
-        more_rows, more = query(near + _NEAR * far * rng.standard_normal(near.shape))
+        more_rows, more = query(near + NEAR_SHARE * far * rng.standard_normal(near.shape))
         alone = _is_along(more, u, noise)
         rows, errors = np.concatenate([rows, more_rows[alone]]), np.concatenate([errors, more[alone]])
     if len(rows) < wanted:
@@ -110,7 +111,7 @@ def _is_along(errors, u, noise):
 def _robust_fit(rows, Y):
     """Least absolute deviations of Y (n, m_L) by rows (n, q): coefficients (q, m_L) and errors."""
     weights = np.ones(len(rows))
-    for _ in range(_STEPS):
+    for _ in range(_REWEIGHTINGS):
         solution = lapack.lstsq(rows * weights[:, None], Y * weights[:, None])[0]
         errors = Y - rows @ solution
         size = np.linalg.norm(errors, axis=1)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget.constants import TINY
 from skident.linalg import lapack
+
+from ...constants import CANDIDATES, FAR_RADII
 
 __all__ = ["LEAST_ACTIVE", "active_units", "room_at", "roomy_points"]
 
-_RADII = (10.0, 1.0, 30.0, 3.0)  # standard deviations of random points: far out, biases matter less and patterns vary
-_CANDIDATES = 30  # points among which the one farthest from activation boundaries is chosen
 LEAST_ACTIVE = 6  # points at which a unit of the second layer is active, those of the orthant included
 _ACTIVE_SHARE = 0.2  # of all points: a unit with 6 of 80 had errors 100 times as large
 _RANDOM = 2000  # roomy points among which those of rare pairs of units are chosen (budget: 0.5 s)
@@ -17,7 +18,6 @@ _LEAST_PAIRS = 4  # points at which two units are active together
 _MOST_PAIR_POINTS = 60  # (budget)
 _FLOOR = 0.1  # least pre-activation of the first layer's units at the points of rare ones, over its deviation
 _CLEAR = 2.0  # ratio of the terms for and against a rare unit there
-_TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 
 
 def active_units(network, X):
@@ -33,20 +33,20 @@ def roomy_points(network, n, rng, within_reach, known=None):
     `known` points (q, k) are among those at which they are. If the first layer is wider than the input, rare pairs of
     units have further points instead.
     """
-    radii = np.array(_RADII)[np.arange(n * _CANDIDATES) % len(_RADII)]
-    X = within_reach(radii[:, None] * rng.standard_normal((n * _CANDIDATES, network.n_inputs)))
+    radii = np.array(FAR_RADII)[np.arange(n * CANDIDATES) % len(FAR_RADII)]
+    X = within_reach(radii[:, None] * rng.standard_normal((n * CANDIDATES, network.n_inputs)))
     X, room, active = _roomiest(network, X)
     if network.n_inputs < network.layer_widths[0]:  # outputs of the first layer are not free
         more, more_room = _points_for_rare_pairs(network, rng, within_reach, np.concatenate([known, X]))
         return np.concatenate([X, more]), np.concatenate([room, more_room])
     n_active = active.sum(axis=0) + (0 if known is None else active_units(network, known).sum(axis=0))
     missing = np.maximum(max(LEAST_ACTIVE, int(_ACTIVE_SHARE * n)) - n_active, 0)
-    which = np.repeat(np.repeat(np.arange(len(missing)), missing), _CANDIDATES)
+    which = np.repeat(np.repeat(np.arange(len(missing)), missing), CANDIDATES)
     if len(which) == 0:
         return X, room
     more, more_room, active = _roomiest(network, within_reach(_points_with_active(network, which, rng)))
     kept = np.zeros(len(more), dtype=bool)
-    for i, j in enumerate(which[::_CANDIDATES]):  # points of one rare unit serve others
+    for i, j in enumerate(which[::CANDIDATES]):  # points of one rare unit serve others
         kept[i] = missing[j] > 0
         missing -= kept[i] * active[i]
     return np.concatenate([X, more[kept]]), np.concatenate([room, more_room[kept]])
@@ -58,7 +58,7 @@ def _points_with_active(network, which, rng):
     H, weights = rng.exponential(size=(len(which), len(b))) + _FLOOR, V[:, which].T
     up = np.sum(H * np.maximum(weights, 0.0), axis=1)
     down = np.sum(H * np.maximum(-weights, 0.0), axis=1) + np.abs(c[which])
-    more = np.maximum(1.0, _CLEAR * down / np.maximum(up, _TINY))
+    more = np.maximum(1.0, _CLEAR * down / np.maximum(up, TINY))
     H = np.where(weights > 0.0, H * more[:, None], H)
     return (H - b) @ lapack.pinv(W)
 
@@ -69,7 +69,7 @@ def _points_for_rare_pairs(network, rng, within_reach, known):
     These are active together at few of the `known` points (q, k). Weights between them are determined there only. Of
     random points, that with the most such pairs is taken each time.
     """
-    radii = np.array(_RADII)[np.arange(_RANDOM * _CANDIDATES) % len(_RADII)]
+    radii = np.array(FAR_RADII)[np.arange(_RANDOM * CANDIDATES) % len(FAR_RADII)]
     X, room, second = _roomiest(
         network, within_reach(radii[:, None] * rng.standard_normal((len(radii), len(known[0]))))
     )
@@ -88,9 +88,9 @@ def _points_for_rare_pairs(network, rng, within_reach, known):
 
 
 def _roomiest(network, X):
-    """The best of every `_CANDIDATES` points X, its distance from boundaries, and which deeper units are active."""
+    """The best of every `CANDIDATES` points X, its distance from boundaries, and which deeper units are active."""
     room, active = room_at(network, X)
-    best = room.reshape(-1, _CANDIDATES).argmax(axis=1) + _CANDIDATES * np.arange(len(X) // _CANDIDATES)
+    best = room.reshape(-1, CANDIDATES).argmax(axis=1) + CANDIDATES * np.arange(len(X) // CANDIDATES)
     return X[best], room[best], active[best]
 
 
@@ -101,4 +101,4 @@ def room_at(network, X):
     Z2 = np.maximum(Z, 0.0) @ V + c
     room = np.min(np.abs(Z) / np.linalg.norm(W, axis=0), axis=1)
     slopes = 0.5 * np.linalg.norm(W, 2) * np.linalg.norm(V, axis=0)  # about half of the bound
-    return np.minimum(room, np.min(np.abs(Z2) / np.maximum(slopes, _TINY), axis=1)), Z2 > 0.0
+    return np.minimum(room, np.min(np.abs(Z2) / np.maximum(slopes, TINY), axis=1)), Z2 > 0.0

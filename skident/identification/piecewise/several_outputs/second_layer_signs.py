@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget.constants import FEW_STEPS, TINY
 from skident.linalg import lapack, svd
 
 __all__ = ["determined", "second_layer_signs"]
 
-_STEPS = 8  # of reweighted least squares
 _LEAST_ERROR = 1e-6  # of a sample over the largest, below which its weight grows no more
 _SIGN_ERROR = 0.1  # difference of a sign from 1 or -1 from which it is not determined
 _LEAST_OUTPUTS = 3  # that determine signs after others are projected out
 _GUESSES = 4  # of directions of missing units, each from signs by the one before
-_TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 
 
 def determined(signs):
@@ -44,10 +43,10 @@ def _robust_signs(Z, left, U):
     """Signs (m_2,) by reweighted least squares: samples at which missing units are active count less."""
     m, mL = U.shape
     A = np.hstack([np.einsum("nj,jp->npj", Z, U).reshape(-1, m), np.tile(np.eye(mL), (len(Z), 1))])
-    sizes = np.maximum(np.linalg.norm(A, axis=0), _TINY)
+    sizes = np.maximum(np.linalg.norm(A, axis=0), TINY)
     A /= sizes
     weights = np.ones(len(Z))
-    for _ in range(_STEPS):
+    for _ in range(FEW_STEPS):
         rows = np.repeat(weights, mL)
         solution = lapack.lstsq(A * rows[:, None], left.ravel() * rows)[0]
         signs = solution[:m] / sizes[:m]

@@ -8,6 +8,7 @@ import numpy as np
 
 from skident.linalg import lapack, svd
 
+from ...constants import MIN_OUTPUTS
 from .pair_scan import scan_pairs
 
 __all__ = [
@@ -22,7 +23,6 @@ __all__ = [
     "scanned",
 ]
 
-MIN_OUTPUTS = 3  # outputs from which critical points share Jacobians
 STAGE = "layers (shared Jacobians)"
 _MAX_BOUNDARIES = 20_000  # on a line (budget)
 _LEAST_JUMP = 1e-6  # of a critical point, over the largest: where logits are nearly lost, their errors look like jumps

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget.constants import TINY
 from skident.linalg import lapack, svd
 
 __all__ = [
@@ -17,10 +18,9 @@ __all__ = [
 
 _NULL = 1e-6  # smallest singular value of a unit's equations, over the largest: errors of normals
 _GAP = 1e2  # ratio of the next one and that, if the equations determine the unit
-_DETERMINED = 1e-5  # least next one, over the largest
+_LEAST_NEXT = 1e-5  # least next one, over the largest
 SPARE_EQUATIONS = 3  # beyond the weights, if few critical points determine them: a wrong one leaves a residual
 _ZERO = 1e-4  # pre-activation at a critical point, over the length of its outputs: errors of normals, not of points
-_TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 
 
 def determined_weights(W, b, unit):
@@ -137,13 +137,13 @@ def _stacked(zeros, gradients, unit):
 def null_vector(rows):
     """The vector in the null space of the rows, or None if it is not unique; and which entries no row contains (q,)."""
     sizes = np.linalg.norm(rows, axis=0)
-    unseen = sizes < _TINY
+    unseen = sizes < TINY
     seen, rows = ~unseen, rows[:, ~unseen]
     if len(rows) < rows.shape[1] or rows.shape[1] < 2:
         return None, unseen
     triangle = lapack.qr(rows / sizes[seen], mode="r")
     values, V = svd(triangle)[1:]
-    if values[-1] > _NULL * values[0] or values[-2] < max(_GAP * values[-1], _DETERMINED * values[0]):
+    if values[-1] > _NULL * values[0] or values[-2] < max(_GAP * values[-1], _LEAST_NEXT * values[0]):
         return None, unseen
     v = np.zeros(len(sizes))
     v[seen] = V[-1] / sizes[seen]

@@ -5,26 +5,25 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import brentq
 
+from skident.budget.constants import TINY
 from skident.oracle import NotIdentified
 
+from ...constants import SPREAD, TRIES
 from .shared_jacobians import scanned
 
 __all__ = ["UnseenWeights"]
 
 _DISTANCE = 0.05  # of points from the boundary of the inactive unit, over the scale there: errors are inverse to it
-_SPREAD = 0.3  # of points around known critical points, over their distance
-_FARTHER = (2.0, 6.0)  # `_SPREAD` once all weights are known
+_FARTHER = (2.0, 6.0)  # `SPREAD` once all weights are known
 _NEARER = (0.01, 0.03)  # factors of both, nearer than which all units are as active as at known critical points
-_CANDIDATES = 40  # points of which the nearest with a predicted critical point are tried
+_NEAREST_POINTS = 40  # points of which the nearest with a predicted critical point are tried
 _GRID = 41  # positions on the line through each at which the unit is predicted
 _REACH = 3.0  # of that line, over the scale there
-_MARGIN = 2.0  # of an unknown weight over the largest known one
+_UNKNOWN_FACTOR = 2.0  # of an unknown weight over the largest known one
 _PAIRS = 3  # first pairs of points on a short line: it crosses few boundaries
 _ROOT_TOL = 1e-3  # of a predicted position, over a step between positions at which the unit is predicted
 _MOST_CROSSED = 40  # boundaries of other units on it (budget)
 _ERROR = 0.2  # of a known weight whose critical points are too near
-_TRIES = 3  # short lines per weight (budget: about 12 queries each)
-_TINY = np.finfo(float).tiny  # instead of zero, where something is divided by
 
 
 class UnseenWeights:
@@ -66,7 +65,7 @@ class UnseenWeights:
         self.lines.append(line)
         if self.unseen[i]:
             self.v[i] = 0.0
-            self.v[i] = -(z @ self.v) / max(z[i], _TINY)
+            self.v[i] = -(z @ self.v) / max(z[i], TINY)
             self.unseen[i], self.points = False, np.concatenate([self.points, line.points])
 
     def _scanned(self, origin, direction, low, high):
@@ -86,30 +85,30 @@ class UnseenWeights:
         P, depth, order, scales = self._points_beside(i, factors)
         G = ((P @ self.W + b > 0.0) * known[:-1]) @ self.W.T
         G -= (G @ w / (w @ w))[:, None] * w
-        G /= np.maximum(np.linalg.norm(G, axis=1), _TINY)[:, None]
+        G /= np.maximum(np.linalg.norm(G, axis=1), TINY)[:, None]
         Z, slopes, T = P @ self.W + b, G @ self.W, scales[:, None] * np.linspace(-_REACH, _REACH, _GRID)
         F = np.maximum(Z[:, None] + T[:, :, None] * slopes[:, None], 0.0) @ known[:-1] + known[-1]
         others = self.unseen & (np.arange(len(b)) != i)
-        unknown = (_MARGIN if self.unseen[i] else _ERROR) * np.abs(known[:-1]).max()
+        unknown = (_UNKNOWN_FACTOR if self.unseen[i] else _ERROR) * np.abs(known[:-1]).max()
         found, signs = [], F[:, :-1] * F[:, 1:] < 0.0
         for k in order:
             for j in np.flatnonzero(signs[k]):
                 t, slope = _root((Z[k], slopes[k]), known, T[k, j], T[k, j + 1])
-                half = unknown * depth[k] / max(abs(slope), _TINY)
+                half = unknown * depth[k] / max(abs(slope), TINY)
                 ends = Z[k] + np.array([[t - half], [t + half]]) * slopes[k]
                 if not np.any(ends[:, others] > 0.0) and half < _REACH * scales[k]:
                     found.append((P[k], G[k], t, half))
-            if len(found) >= _TRIES:
+            if len(found) >= TRIES:
                 break
-        return found[:_TRIES]
+        return found[:TRIES]
 
     def _points_beside(self, i, factors):
         """Points (n, D) where unit i is active by a depth (n,), their order, the deepest first, and scales (n,)."""
         w, rng = self.W[:, i], self.rng
-        P = self.points[rng.randint(len(self.points), size=_CANDIDATES)]
+        P = self.points[rng.randint(len(self.points), size=_NEAREST_POINTS)]
         scales = (self.space.unit + np.linalg.norm(P, axis=1)) / np.sqrt(len(w))
         spreads, distances = (np.exp(rng.uniform(*np.sort([np.log(factor), 0.0]), len(P))) for factor in factors)
-        P = P + (_SPREAD * spreads * scales)[:, None] * rng.standard_normal(P.shape)
+        P = P + (SPREAD * spreads * scales)[:, None] * rng.standard_normal(P.shape)
         depth = _DISTANCE * distances * scales * np.linalg.norm(w)
         P += ((depth - P @ w - self.b[i]) / (w @ w))[:, None] * w
         return P, depth, np.lexsort([scales, -distances]), scales

@@ -7,6 +7,7 @@ import numpy as np
 from skident.linalg import lapack
 from skident.oracle import NotIdentified
 
+from ...constants import EQUAL_JUMP, NEAR_SHARE, POSITION_TOL, SAME_NORMAL
 from .first_layer import random_line
 from .lines_across import line_across_missing
 from .rare_units import rare_units
@@ -24,18 +25,14 @@ from .unseen_weights import UnseenWeights
 
 __all__ = ["WideLayers"]
 
-_NEAR = 0.3  # distance of a line from a critical point of an undetermined unit, over that of the point from the center
 _SHORT = 1.0  # half length of a line near a critical point
 _TURN = 0.5  # random part of a line's direction beside the gradient
 _SIGN_LINES = 12  # after which there is no second layer if not one of its units is determined
 _MOST_LINES = 60  # (budget)
 _FIRST_FROM_LINES = 12  # that may show units of the first layer which the first lines have missed (budget)
-_POSITION_TOL = 1e-6  # distance of a critical point from a predicted one, in units of the line: chance is 1e-3 per line
-_EQUAL_JUMP = 1e-8  # one minus the cosine of jumps of one unit with equally active deeper units: errors are 1e-6
 _SAME_DIRECTION = 1e-7  # one minus the cosine of jumps of one unit of the second layer, also next to other boundaries
-_SAME_NORMAL = 1e-4  # one minus the cosine of the normals of one hyperplane
 _SAME_OFFSET = 1e-2  # difference of the offsets of one hyperplane, over the unit length of the lines
-_LEAST_HITS = 2  # further lines that a hyperplane of the first layer meets where it is predicted
+_PLANE_HITS = 2  # further lines that a hyperplane of the first layer meets where it is predicted
 _HIT_SHARE = 0.6  # of the lines, besides: facets of deeper units meet few, other critical points hide one
 _LEAST_POINTS = 3  # critical points of a unit of the second layer, unless its normals determine more than its weights
 _FEW_UNSEEN = 10  # weights of a unit that short lines measure: further long lines determine more at once
@@ -45,7 +42,7 @@ _WEAK = 1e-6  # singular value over the largest, below which equations leave wei
 _OVERDETERMINED = 2.0  # equations per sign of the first layer
 _SIGN_STEPS = 8  # of reweighted least squares
 _INLIER = 1e-7  # relative residual of the signs' equations beyond which they count less
-_SAMPLES_PER_UNIT = 8  # of the second layer, at which outputs show its signs
+_SAMPLES_FOR_SIGNS = 8  # of the second layer, at which outputs show its signs
 _MORE_SAMPLES = 40  # beside these
 _RADII = (0.5, 1.0, 2.0, 3.0)  # standard deviations of these
 
@@ -106,7 +103,7 @@ class WideLayers:
         targets = self.undetermined or self.hints
         unit, v, unseen = targets[rng.randint(len(targets))]
         point = unit.points[rng.randint(len(unit.points))]
-        size = _NEAR * (self.space.unit + np.linalg.norm(point)) / np.sqrt(len(point))
+        size = NEAR_SHARE * (self.space.unit + np.linalg.norm(point)) / np.sqrt(len(point))
         if v is None:
             reach = _SHORT * size * np.sqrt(len(point))
             return point + size * rng.standard_normal(len(point)), self._normal_near(unit, point), reach
@@ -216,15 +213,15 @@ class WideLayers:
         hits = np.zeros(len(N), dtype=int)
         for line in lines:
             which = self._nearest(line, N, offsets)
-            same = np.sum(U * line.units[which], axis=1) > 1.0 - _EQUAL_JUMP
+            same = np.sum(U * line.units[which], axis=1) > 1.0 - EQUAL_JUMP
             hits += (which >= 0) & ~same
         kept = []
         for i in np.argsort(errors):
-            if hits[i] < max(_LEAST_HITS, _HIT_SHARE * (len(lines) - 1)):
+            if hits[i] < max(_PLANE_HITS, _HIT_SHARE * (len(lines) - 1)):
                 continue
             cosines = N[kept] @ N[i]
             near = np.abs(offsets[kept] - np.sign(cosines) * offsets[i]) < _SAME_OFFSET * self.space.unit
-            if not np.any(near & (np.abs(cosines) > 1.0 - _SAME_NORMAL)):
+            if not np.any(near & (np.abs(cosines) > 1.0 - SAME_NORMAL)):
                 kept.append(i)
         if not kept:
             raise NotIdentified(STAGE, "layers", "no hyperplane of a first layer was confirmed.")
@@ -239,14 +236,14 @@ class WideLayers:
         before = np.maximum(which - 1, 0)
         which = np.where(np.abs(line.positions[before] - t) < np.abs(line.positions[which] - t), before, which)
         gap = np.abs(line.positions[which] - t)
-        return np.where(gap < _POSITION_TOL * (self.space.unit + np.abs(t)), which, -1)
+        return np.where(gap < POSITION_TOL * (self.space.unit + np.abs(t)), which, -1)
 
     def _off_hyperplanes(self, line, normals, offsets):
         """Indices of the critical points of a line on no hyperplane; two may lie on one because of errors."""
         t = np.sort(self._crossings(line, normals, offsets))
         right = np.clip(np.searchsorted(t, line.positions), 1, len(t) - 1)
         gap = np.minimum(np.abs(line.positions - t[right - 1]), np.abs(line.positions - t[right]))
-        return np.flatnonzero(gap >= _POSITION_TOL * (self.space.unit + np.abs(line.positions)))
+        return np.flatnonzero(gap >= POSITION_TOL * (self.space.unit + np.abs(line.positions)))
 
     def _crossings(self, line, normals, offsets):
         """Positions (q,) at which a line crosses hyperplanes."""
@@ -287,7 +284,7 @@ class WideLayers:
 
     def _with_signs(self, W, b, V, c, U):
         """The second layer with signs s_j that explain outputs: ``1/2 sum_j u_j (|z_j| + s_j z_j)`` and constants."""
-        X, Y = self._outputs(_SAMPLES_PER_UNIT * len(c) + _MORE_SAMPLES)
+        X, Y = self._outputs(_SAMPLES_FOR_SIGNS * len(c) + _MORE_SAMPLES)
         H = np.maximum(X @ W + b, 0.0)
         Z = H @ V + c
         others = [unit.direction for unit, *_ in self.undetermined + self.hints]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...constants import DIRECTION_TOL
 from .units import ReLUUnits, units_on_line
 
 __all__ = ["CandidateUnits", "plane_distances"]
 
-_DIRECTION_TOL = 0.1  # error of a direction from which a boundary of a line says nothing about its unit
 _SAME_ERRORS = 4.0  # sums of their errors within which hyperplanes are one: errors are bounds, about ten deviations
 _LEAST_ERROR = 1e-9  # relative error of a hyperplane, for weights: several measurements count about equally
 _LEAST_SHARE = 0.2  # share of the lines that must have crossed a candidate; a true unit misses few
@@ -35,7 +35,7 @@ class CandidateUnits:
             if len(scan.positions):
                 which = np.arange(len(scan.positions))
                 units, _ = units_on_line(probe, line, scan, which, search.rng, accurate=True)
-                self._pool = self._pool.joined(units.take(units.errors < _DIRECTION_TOL))
+                self._pool = self._pool.joined(units.take(units.errors < DIRECTION_TOL))
 
     def units(self):
         """The `ReLUUnits` of hyperplanes that enough lines cross, in units of the outputs."""

@@ -14,6 +14,7 @@ from skident.fitting.robust_polish import residual_scale, robust_polish
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
 
+from ...constants import CHECKED, CUT, DOUBLE_COSINE, DOUBLE_FREEDOM, FARTHEST, MAX_DOUBLES, QUANTILE, TRIES
 from ..kernel.output_error import probe_of
 from .inexact import find_from_inexact_outputs, is_coarse
 from .line_search import LineSearch
@@ -22,22 +23,14 @@ from .unsigned import output_std, query_rows
 __all__ = ["find_from_distant_outputs", "serves_distant_outputs"]
 
 _ERROR = 3e-6  # relative error of the outputs that is sought: some ten roundings of float32 sums of inputs
-_FARTHEST = 1e5  # standard deviations up to which the distance is raised: models may overflow beyond
 _REACH = 10.0  # half length of lines over the distance: they miss 6 % of the hyperplanes, float32 rounding stays small
 _UNSHARED = 0.4  # share of boundaries that no other line meets, of more layers: small units are met now and then
 _ROWS = 32.0  # queries near the center per parameter: they determine the biases
-_DOUBLE_COSINE = 0.995  # of hyperplanes that may be one: 0.1 rad
-_DOUBLE_FREEDOM = 4.0  # decrease of the cost per parameter that a redundant unit may bring
-_DOUBLE_GAIN = 300.0  # `_DOUBLE_FREEDOM` beside that: far out, errors are not independent
+_DOUBLE_GAIN = 300.0  # `DOUBLE_FREEDOM` beside that: far out, errors are not independent
 _WEAK = 0.2  # strength over that of the other one
-_MAX_DOUBLES = 4  # units that are tried (budget)
-_ROUNDS = 2  # of each fit
-_CUT = 25.0  # squared residual that costs no more
+_FIT_ROUNDS = 2  # of each fit
 _OUTLIERS = 2e-3  # share of outlying rows up to which units are complete
-_TRIES = 3  # searches: other lines find other units
-_CHECKED = 500  # further queries near the center that the network has to explain
 _EXPLAINED = 1.5  # scale of their residuals, in standard deviations of the errors, up to which they are errors
-_QUANTILE = 0.8  # of the residuals, that gives their scale: decimals have many residuals near 0
 
 
 def serves_distant_outputs(oracle):
@@ -50,10 +43,10 @@ def find_from_distant_outputs(oracle, rng, *, n_units=None, max_units=1000, call
 
     Raises `NotIdentified` if no units explain the outputs far out, or those near the center.
     """
-    factor = min(oracle.accuracy.relative_error / _ERROR, _FARTHEST)
+    factor = min(oracle.accuracy.relative_error / _ERROR, FARTHEST)
     distant = oracle.zoomed_out(factor)
     probe = probe_of(distant, rng, far=_REACH)
-    for n_left in reversed(range(_TRIES)):
+    for n_left in reversed(range(TRIES)):
         search = LineSearch(probe, _REACH * probe.length_scale, max_units, rng)
         try:
             network, far = find_from_inexact_outputs(search, n_units, callback, _UNSHARED)
@@ -70,10 +63,10 @@ def _with_outputs_near_center(oracle, network, far, rng):
     near = query_rows(oracle, network, int(_ROWS * network.n_parameters / network.n_outputs), rng)
     both = [np.concatenate([a, b]) for a, b in zip(_parts(near), _parts(far), strict=True)]
     rows = FitSample(*both)
-    fit = _without_doubles(robust_polish(network, *both, quantile=_QUANTILE), rows)
-    checked = query_rows(oracle, fit.network, _CHECKED, rng)
+    fit = _without_doubles(robust_polish(network, *both, quantile=QUANTILE), rows)
+    checked = query_rows(oracle, fit.network, CHECKED, rng)
     std = output_std(oracle, fit.network, checked.inputs, checked.outputs)
-    scale = residual_scale((fit.network(checked.inputs) - checked.outputs) / std, _QUANTILE)
+    scale = residual_scale((fit.network(checked.inputs) - checked.outputs) / std, QUANTILE)
     if scale > _EXPLAINED or fit.outliers.mean() > _OUTLIERS:
         raise NotIdentified(
             "activation boundaries",
@@ -94,13 +87,13 @@ def _without_doubles(fit, rows):
     norms = np.linalg.norm(W, axis=0)
     strengths = np.linalg.norm(c, axis=1) * norms
     cosines = np.abs((W.T @ W) / (norms[:, None] * norms))
-    close = (cosines > _DOUBLE_COSINE) & (strengths[:, None] < _WEAK * strengths)
+    close = (cosines > DOUBLE_COSINE) & (strengths[:, None] < _WEAK * strengths)
     weak = np.flatnonzero(close.any(axis=1))
-    for i in weak[np.argsort(strengths[weak])][:_MAX_DOUBLES]:
+    for i in weak[np.argsort(strengths[weak])][:MAX_DOUBLES]:
         kept = np.arange(len(norms)) != i
         fewer = FeedforwardNetwork([W[:, kept], c[kept]], [b[0][kept], b[1]], "relu")
-        fewer = robust_polish(fewer, rows.inputs, rows.outputs, rows.std, quantile=_QUANTILE, max_rounds=_ROUNDS)
-        if _cost(fewer, rows, fit.scale) - _cost(fit, rows, fit.scale) < _DOUBLE_GAIN + _DOUBLE_FREEDOM * len(W):
+        fewer = robust_polish(fewer, rows.inputs, rows.outputs, rows.std, quantile=QUANTILE, max_rounds=_FIT_ROUNDS)
+        if _cost(fewer, rows, fit.scale) - _cost(fit, rows, fit.scale) < _DOUBLE_GAIN + DOUBLE_FREEDOM * len(W):
             return _without_doubles(fewer, rows)
     return fit
 
@@ -108,4 +101,4 @@ def _without_doubles(fit, rows):
 def _cost(fit, rows, scale):
     """Sum of the squared residuals of a fit, in errors of that scale, without outliers."""
     residual = (fit.network(rows.inputs) - rows.outputs) / (rows.std * scale)
-    return float(np.sum(np.minimum(residual**2, _CUT)))
+    return float(np.sum(np.minimum(residual**2, CUT)))

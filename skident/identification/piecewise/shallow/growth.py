@@ -13,6 +13,7 @@ from skident.fitting.robust_polish import residual_scale, robust_polish
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
 
+from ...constants import SIGNIFICANT, TOLERATED
 from .screening import screened, screened_beside
 from .units import ReLUUnits
 from .unsigned import output_std, query_rows, significant, units_of, with_linear_part
@@ -23,9 +24,7 @@ _QUERIES = 6000  # budget: 16 outputs per parameter of a network 10-32-1
 _QUERIES_PER_INPUT = 500  # `_QUERIES` of many inputs
 _GROWTH = 8  # units added at a time
 _MOST_STEPS = 16  # after which networks are too large for the queries
-_ROUNDS = 6  # of each fit
-_TOLERATED = 0.5  # of the last relative residual that a fit counts as errors of the outputs
-_SIGNIFICANT = 6.0  # standard errors below which a unit is redundant
+_FIT_ROUNDS = 6  # of each fit
 _FIRST_PRUNED = 3  # steps after which units are pruned: the first ones only approximate
 _QUANTILE = 0.9  # of the residuals, that gives their scale: units still missing show in few outputs
 _IDLE = 2  # steps in a row that add no significant unit, after which they are complete or nearly so
@@ -51,10 +50,10 @@ class _TolerantFits:
         """The `RobustFit` of units without signs; `scale` is that of its residuals over the outputs' errors."""
         rows = self.rows
         network, _ = with_linear_part(units, rows)
-        fit = robust_polish(network, rows.inputs, rows.outputs, rows.std, max_rounds=_ROUNDS, quantile=_QUANTILE)
+        fit = robust_polish(network, rows.inputs, rows.outputs, rows.std, max_rounds=_FIT_ROUNDS, quantile=_QUANTILE)
         residual = np.abs(fit.network(rows.inputs) - rows.outputs)
         self.std = output_std(self.oracle, fit.network, rows.inputs, rows.outputs)
-        self.tolerated = min(self.tolerated, _TOLERATED * residual_scale(residual / self.distance, _QUANTILE))
+        self.tolerated = min(self.tolerated, TOLERATED * residual_scale(residual / self.distance, _QUANTILE))
         self.scale = residual_scale(residual / self.std, _QUANTILE)
         return fit
 
@@ -64,7 +63,7 @@ def with_close_units(oracle, units, rows, rng):
     fits = _TolerantFits(oracle, rows, _CLOSE_TOLERATED)
     for _ in range(_CLOSE_ROUNDS):
         fit = fits.fit(units)
-        units = units_of(fit.network).take(significant(fit, fits.rows, _SIGNIFICANT))
+        units = units_of(fit.network).take(significant(fit, fits.rows, SIGNIFICANT))
         new = screened_beside(fit, fits.rows, rng)
         if len(new) == 0:
             break
@@ -85,7 +84,7 @@ def grown_units(oracle, rng):
         fit = fits.fit(units)
         units = units_of(fit.network)
         if n_steps >= _FIRST_PRUNED:
-            units = units.take(significant(fit, fits.rows, _SIGNIFICANT))
+            units = units.take(significant(fit, fits.rows, SIGNIFICANT))
         counts.append(len(units))
         idle = len(counts) > _IDLE and max(counts[-_IDLE:]) <= counts[-_IDLE - 1]
         if n_steps >= _FIRST_PRUNED and idle and fits.scale < _NEARLY:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget.constants import EPS, ROUNDINGS
 from skident.fitting.design import design_points
 from skident.fitting.polish import NOISY_OUTPUTS, polish_network
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
 
+from ...constants import COMPARED_TO, MAX_LINES, POLISHED, WIDENINGS
 from ..kernel.output_error import Probe, measure_rounding, probe_of
 from .line_search import LineSearch
 from .network import ValidationShells
@@ -16,19 +18,13 @@ from .units import ShallowNetwork
 
 __all__ = ["find_hard_tanh_network"]
 
-_EPS = float(np.finfo(float).eps)
-_MAX_LINES = 16  # budget; almost every line crosses every hyperplane
-_WIDENINGS = 2  # times that lines are scanned farther out if the detected pairs explain nothing
 _PATIENCE = 3  # lines without any unit before others are scanned farther out
-_FAR = 30.0  # standard deviations up to which outputs are compared
 _PAIR_TOL = 1e-6  # difference of normals, and relative difference of jumps, of a pair
 _PAIR_ERRORS = 30.0  # `_PAIR_TOL` in errors of the two
 _SAME_PLACE = 1e-9  # relative distance of hyperplanes that are one
 _OUTPUTS = 5.0  # per parameter, for the polish
-_POLISHED = 3000  # parameters up to which that is quick
 _NOISY_TRIES = 8  # searches; noise hides boundaries here and there, other lines find others
 _N_SAMPLE = 200  # outputs that determine the largest one of saturated units
-_ROUNDINGS = 16.0  # eps times that: error of the outputs
 
 
 def find_hard_tanh_network(oracle, *, n_units=None, max_units=1000, reach=1e3, rng=None, callback=None):
@@ -56,7 +52,7 @@ def find_hard_tanh_network(oracle, *, n_units=None, max_units=1000, reach=1e3, r
     """
     rng = np.random.RandomState(0) if rng is None else rng
     try:
-        probe = _probe(oracle, rng, min(_FAR, reach))
+        probe = _probe(oracle, rng, min(COMPARED_TO, reach))
         for n_left in reversed(range(1 if probe.exact else _NOISY_TRIES)):
             search = LineSearch(probe, reach * probe.length_scale, max_units, rng)
             try:
@@ -84,13 +80,13 @@ def _probe(oracle, rng, far):
             return probe_of(oracle, rng, far=far)
         Y = oracle(far * rng.standard_normal((_N_SAMPLE, oracle.n_inputs)))
         largest = np.maximum(np.abs(Y).max(axis=0), np.finfo(float).tiny)
-        return Probe(oracle, _ROUNDINGS * _EPS * largest)
+        return Probe(oracle, ROUNDINGS * EPS * largest)
 
 
 def _find(search, n_units, callback):
     """The network of the units, once a line confirms them and adds nothing, or there are enough."""
     n_widened, failure = 0, None
-    for _ in range(_MAX_LINES):
+    for _ in range(MAX_LINES):
         search.scan_next_line()
         if callback is not None:
             callback(len(search.units) // 2)
@@ -104,13 +100,13 @@ def _find(search, n_units, callback):
         if network is not None:
             return network
         if complete:
-            if n_widened == _WIDENINGS:
+            if n_widened == WIDENINGS:
                 raise failure
             n_widened += 1
             search.widen(failure)
     raise failure or _failure(
         "unresolved",
-        f"after {_MAX_LINES} lines the detected activation boundaries ({len(search.units)} hyperplanes) still change "
+        f"after {MAX_LINES} lines the detected activation boundaries ({len(search.units)} hyperplanes) still change "
         "from line to line.",
     )
 
@@ -172,7 +168,7 @@ def _network(search, pairs):
     shells = ValidationShells(search)
     network = _network_of_pairs(search.units.take(first), search.units.take(second), probe.output_error)
     network = shells.with_constant(network)
-    if network.n_parameters <= _POLISHED:
+    if network.n_parameters <= POLISHED:
         network = min(network, _polish(probe, network, search.rng), key=shells.error)
     error = shells.error(network)
     if shells.explains(error):
@@ -187,7 +183,7 @@ def _network(search, pairs):
 def _network_of_pairs(one, other, output_error):
     """The network of units with boundaries ``z = -1`` and ``z = 1``, given as `ReLUUnits`; no constant."""
     sign = np.sign(np.sum(one.weights * other.weights, axis=0))
-    precision = [1.0 / np.maximum(half.errors, _EPS) ** 2 for half in (one, other)]
+    precision = [1.0 / np.maximum(half.errors, EPS) ** 2 for half in (one, other)]
     normals = precision[0] * one.weights + precision[1] * sign * other.weights
     normals /= np.linalg.norm(normals, axis=0)
     low, high = -one.biases, -sign * other.biases  # positions along the normals

@@ -15,6 +15,17 @@ from skident.linalg.sign_vectors import UndecidedSignsError
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
 
+from ...constants import (
+    CHECKED,
+    COARSE,
+    CUT,
+    DOUBLE_COSINE,
+    DOUBLE_FREEDOM,
+    MAX_DOUBLES,
+    N_CHOICES,
+    SIGNIFICANT,
+    WEAK_RIDGE,
+)
 from .candidates import CandidateUnits
 from .growth import grown_units, with_close_units
 from .located_units import with_located_units
@@ -41,21 +52,12 @@ _CONVERGED = 1.5  # scale at which the fit without signs ends: signs need no mor
 _EXPLAINED = 3.0  # scale of the residuals, in standard deviations of the errors, up to which they are errors
 _OUTLIERS = 5e-4  # share of outlying rows up to which units are complete: a rarely active one moves few rows
 _FEW = 0.05  # share of them up to which the others are explained by the right units; validation counts them
-_SIGNIFICANT = 6.0  # standard errors of an outgoing weight below which a unit is redundant: 1e-9 by chance
-_ROUNDING_FACTOR = 3.0  # `_SIGNIFICANT` over that if outputs are rounded: rounding is not white
-_DOUBLE_COSINE = 0.995  # of hyperplanes that may be one: 0.1 rad
-_MAX_DOUBLES = 4  # pairs of them that are tried (budget)
-_DOUBLE_FREEDOM = 4.0  # decrease of the cost per parameter that a redundant unit may bring
-_CUT = 25.0  # squared residual that costs no more
+_ROUNDING_FACTOR = 3.0  # `SIGNIFICANT` over that if outputs are rounded: rounding is not white
 _PRUNED = 10.0  # scale of the residuals from which units are kept, as others are missing
 _LINEAR_ERRORS = 8.0  # standard deviations of the linear part that right signs may leave
 _SIGN_SAMPLES = 8  # random signs of which the mean covariance is taken: pairs of close units have large ones for some
-_RIDGE = 1e-9  # relative increase of these variances: rounding must not make the covariance indefinite
-_N_CHOICES = 4  # signs compared by their polished networks
 _WORSE = 1.5  # factor of the residuals by which signs are excluded
-_CHECKED = 500  # further queries that a network has to explain
-_COARSE = 1e-5  # relative error of outputs from which lines lose too many boundaries
-_COARSE_DIGITS = 2.5e-6  # `_COARSE` of significant digits, whose errors grow with the distance: six of them
+_COARSE_DIGITS = 2.5e-6  # `COARSE` of significant digits, whose errors grow with the distance: six of them
 
 
 def find_from_inexact_outputs(search, n_units=None, callback=None, max_unshared=_DEEPER):
@@ -143,7 +145,7 @@ def _network_of(search, units, n_units):
     covariance = _linear_covariance(fit, rows, search.rng)
     rows = query_rows(oracle, fit.network, _n_rows(oracle, fit.network), search.rng)
     fit = _signed_fit(fit, rows, covariance)
-    checked = query_rows(oracle, fit.network, _CHECKED, search.rng)
+    checked = query_rows(oracle, fit.network, CHECKED, search.rng)
     residual = np.abs(fit.network(checked.inputs) - checked.outputs) / checked.std
     if np.median(residual) > _EXPLAINED:
         raise _failure("unexplained", "further outputs are not explained.")
@@ -171,7 +173,7 @@ def _unsigned_fit(oracle, units, rng):
     while True:
         fit = robust_polish(network, rows.inputs, rows.outputs, rows.std, enough=enough)
         units = units_of(fit.network)
-        limit = _SIGNIFICANT * (1.0 if is_coarse(oracle) else _ROUNDING_FACTOR)
+        limit = SIGNIFICANT * (1.0 if is_coarse(oracle) else _ROUNDING_FACTOR)
         kept = significant(fit, rows, limit) if fit.scale < _PRUNED else np.ones(len(units), dtype=bool)
         if not kept.all() and kept.any():
             network, _ = with_linear_part(units.take(kept), rows)
@@ -186,13 +188,13 @@ def _without_doubles(fit, rows, limit):
     planes = np.vstack([units.weights, units.biases / np.sqrt(len(units.weights))])
     planes /= np.linalg.norm(planes, axis=0)
     cosines = np.abs(np.triu(planes.T @ planes, 1))
-    pairs = np.argwhere(cosines > _DOUBLE_COSINE)
-    for j in pairs[np.argsort(-cosines[tuple(pairs.T)])][:_MAX_DOUBLES, 1]:
+    pairs = np.argwhere(cosines > DOUBLE_COSINE)
+    for j in pairs[np.argsort(-cosines[tuple(pairs.T)])][:MAX_DOUBLES, 1]:
         network, _ = with_linear_part(units.take(np.arange(len(units)) != j), rows)
         single = robust_polish(network, rows.inputs, rows.outputs, rows.std)
         residuals = [(f.network(rows.inputs) - rows.outputs) / (rows.std * fit.scale) for f in (single, fit)]
-        worse = np.sum(np.minimum(residuals[0] ** 2, _CUT)) - np.sum(np.minimum(residuals[1] ** 2, _CUT))
-        if worse < limit**2 + _DOUBLE_FREEDOM * len(planes):
+        worse = np.sum(np.minimum(residuals[0] ** 2, CUT)) - np.sum(np.minimum(residuals[1] ** 2, CUT))
+        if worse < limit**2 + DOUBLE_FREEDOM * len(planes):
             return _without_doubles(single, rows, limit)
     return fit
 
@@ -200,7 +202,7 @@ def _without_doubles(fit, rows, limit):
 def is_coarse(oracle):
     """Whether outputs have errors of noise or of few digits, and not of single precision."""
     accuracy = oracle.accuracy
-    return accuracy.relative_error > (_COARSE_DIGITS if accuracy.kind == "digits" else _COARSE)
+    return accuracy.relative_error > (_COARSE_DIGITS if accuracy.kind == "digits" else COARSE)
 
 
 def _n_rows(oracle, network):
@@ -227,7 +229,7 @@ def _signed_fit(fit, rows, covariance):
         raise _failure("undecided", f"{m} hyperplanes are detected, but not their signs: {error}") from None
     if len(choices) == 0:
         raise _failure("signs", f"{m} hyperplanes explain the outputs, but no signs explain their linear part.")
-    order = np.argsort(residual)[:_N_CHOICES]
+    order = np.argsort(residual)[:N_CHOICES]
     fits = [_relu_fit(units, signs, rows, constant) for signs in choices[order]]
     fits = sorted(fits, key=lambda f: f.scale)
     if fits[0].scale > max(_WORSE * fit.scale, _EXPLAINED):
@@ -258,5 +260,5 @@ def _linear_covariance(fit, rows, rng):
             for j in range(p):
                 by_inner[j, i, i], by_outer[j, i, :, j] = c[:, j] * flipped, W[i] * flipped
         total += covariance.of((by_inner.reshape(p * D, *W.shape), by_outer.reshape(p * D, *c.shape)))
-    total.flat[:: len(total) + 1] *= 1.0 + _RIDGE
+    total.flat[:: len(total) + 1] *= 1.0 + WEAK_RIDGE
     return 4.0 * total / _SIGN_SAMPLES

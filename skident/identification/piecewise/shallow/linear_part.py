@@ -7,11 +7,11 @@ import numpy as np
 from skident.linalg import lapack, svd
 from skident.network import FeedforwardNetwork
 
+from ...constants import RANK_TOL
 from ..kernel.signs import linear_part_matrix
 
 __all__ = ["network_with_linear_part"]
 
-_RANK_TOL = 1e-9  # singular value over the largest that is rounding of units
 _SKIP_TOL = 1e-11  # linear part relative to the whole, below which it is rounding of refined units
 
 
@@ -23,7 +23,7 @@ def network_with_linear_part(units, linear, output_error):
     it. `output_error` (m_L,) is the unit of the outputs. Constants are not set.
     """
     M = linear_part_matrix(units.weights, units.outgoing)
-    signs = np.where(lapack.lstsq(M, linear.ravel(), rcond=_RANK_TOL)[0] < 0, -1.0, 1.0)
+    signs = np.where(lapack.lstsq(M, linear.ravel(), rcond=RANK_TOL)[0] < 0, -1.0, 1.0)
     skip = 0.5 * (linear - (units.outgoing.T * signs) @ units.weights.T)
     left, sizes, right = svd(skip, full_matrices=False)
     kept = sizes > _SKIP_TOL * max(np.linalg.norm(linear), np.linalg.norm(units.outgoing))

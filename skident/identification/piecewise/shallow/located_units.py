@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...constants import INPUT_ROUNDING, NARROWEST, NEAR_RADII, SAME_PLANE, SPARE
 from ..kernel.robust_fit import fit_plane_near
 from ..kernel.windows import locate_by_lines
 from .candidates import plane_distances
@@ -16,19 +17,14 @@ from .units import ReLUUnits
 __all__ = ["with_located_units"]
 
 _PER_WEIGHT = 2  # positions per weight of a hyperplane, and beyond:
-_SPARE = 8  # more
 _POOL = 2  # random points for each of them: those are taken from which other hyperplanes are farthest
-_RADII = (0.5, 1.0, 2.0)  # of these points, in units of the probe's `spread`, as all lengths
 _FREE = 0.5  # half width of a window over the distance of the next hyperplane
-_NARROWEST = 1e-4  # half width
-_WIDEST = 0.1  # `_NARROWEST`: candidates are right to that
-_WIDEST_HIDDEN = (1.0, 0.3)  # `_WIDEST` of units detected in residuals, where hardly any other boundary is near
+_WIDEST_WINDOW = 0.1  # `NARROWEST`: candidates are right to that
+_WIDEST_HIDDEN = (1.0, 0.3)  # `_WIDEST_WINDOW` of units detected in residuals, where hardly any other boundary is near
 _LEAST_SHARE = 0.6  # of the windows, that contain the boundary of a unit that is located
 _LEAST_ERROR = 1e-3  # error of a hyperplane from which its unit is not located
 _LEAST_ERROR_HIDDEN = 1e-2  # `_LEAST_ERROR` of units detected in residuals: they are small
-_INPUT_ROUNDING = 1e-7  # of a position: inputs are float32 numbers
-_SAME = 1e-3  # distance of hyperplanes that are one
-_ALIKE = 0.05  # `_SAME` of two candidates that may be
+_ALIKE = 0.05  # `SAME_PLANE` of two candidates that may be
 _FEWEST_INPUTS = 4  # with fewer, hundreds of different hyperplanes are that close
 _SCANS = 3  # of residuals at most
 
@@ -42,7 +38,7 @@ def with_located_units(probe, candidates, hidden_by, rng):
     """
     if len(candidates.weights) < _FEWEST_INPUTS:
         return candidates
-    units = _located(probe, candidates, rng, _WIDEST, _LEAST_ERROR)
+    units = _located(probe, candidates, rng, _WIDEST_WINDOW, _LEAST_ERROR)
     for _ in range(_SCANS):
         residual, new = hidden_by(units)
         new = _beside(units, new, probe.length_scale)
@@ -68,7 +64,7 @@ def _located(probe, units, rng, widest, least_error):
         found = (which == i) & there.found
         if found.sum() < _LEAST_SHARE * n:
             continue
-        fit = fit_plane_near(P[found], there.error[found] + _INPUT_ROUNDING, units.weights[:, i], units.biases[i])
+        fit = fit_plane_near(P[found], there.error[found] + INPUT_ROUNDING, units.weights[:, i], units.biases[i])
         if fit is None:
             continue
         error = fit.normal_error * max(1.0, fit.residual)
@@ -84,10 +80,10 @@ def _located(probe, units, rng, widest, least_error):
 def _windows(probe, units, rng, widest):
     """Units (n,), centers (n, D) on their hyperplanes, and half widths (n,), at which positions are located."""
     D, m = units.weights.shape
-    n = _PER_WEIGHT * (D + 1) + _SPARE
+    n = _PER_WEIGHT * (D + 1) + SPARE
     which = np.repeat(np.arange(m), _POOL * n)
     E = units.weights.T[which]
-    P = probe.spread * rng.choice(_RADII, (len(which), 1)) * rng.standard_normal((len(which), D))
+    P = probe.spread * rng.choice(NEAR_RADII, (len(which), 1)) * rng.standard_normal((len(which), D))
     P -= (np.sum(P * E, axis=1) + units.biases[which])[:, None] * E
     rate = np.maximum(np.abs(E @ units.weights), np.finfo(float).tiny)
     distance = np.abs(P @ units.weights + units.biases) / rate
@@ -99,7 +95,7 @@ def _windows(probe, units, rng, widest):
     return (
         which[chosen],
         P[chosen],
-        np.clip(_FREE * free.ravel()[chosen], _NARROWEST * probe.spread, widest * probe.spread),
+        np.clip(_FREE * free.ravel()[chosen], NARROWEST * probe.spread, widest * probe.spread),
     )
 
 
@@ -115,6 +111,6 @@ def _merged(units, length_scale):
     """The units without those whose hyperplane is one of another, more accurate unit."""
     planes, kept = units.planes(length_scale), []
     for k in np.argsort(units.errors, kind="stable"):
-        if not kept or plane_distances(planes[kept], planes[k : k + 1]).min() > _SAME:
+        if not kept or plane_distances(planes[kept], planes[k : k + 1]).min() > SAME_PLANE:
             kept.append(k)
     return units.take(np.array(kept))

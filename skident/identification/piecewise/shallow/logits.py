@@ -6,6 +6,7 @@ import functools
 
 import numpy as np
 
+from skident.budget.constants import RIDGE, TINY
 from skident.fitting.errors_of_fit import FitSample
 from skident.fitting.linear_units import with_linear_units
 from skident.fitting.robust_polish import robust_polish
@@ -13,6 +14,7 @@ from skident.linalg import lapack
 from skident.network import Architecture, FeedforwardNetwork
 from skident.oracle import NotIdentified
 
+from ...constants import LEAST_ABSOLUTE, OUTPUTS_PER_UNKNOWN, SIGNIFICANT
 from ..kernel.robust_fit import fit_outputs
 from .located_units import with_located_units
 from .restricted import UnsignedFit, network_of_fit
@@ -25,21 +27,16 @@ _LINES = (10, 10, 20, 20, 20, 40, 40, 80)  # lines scanned before each fit (budg
 _LINES_HIDDEN = 10  # scanned in the residual of located units (budget)
 _LOCATED = 1500  # unknowns from which units are located before the fit, which then takes fewer steps
 _INCOMPLETE = 50.0  # median residual of located units, in standard deviations, from which more lines are scanned
-_ROWS = 4.0  # outputs per parameter of the fit
 _ROUNDS = 1  # of the robust polish: four Gauss-Newton steps from units that are right to 1e-4 reach the errors
-_LEAST_ABSOLUTE = 10  # reweightings of the linear fit
-_SIGNIFICANT = 6.0  # standard errors of an outgoing weight below which a unit is redundant: 1e-9 by chance
-_RIDGE = 1e-12  # of normal equations scaled to unit diagonal
 _EXPLAINED = 4.0  # scale of the residuals, in standard deviations of the errors, up to which they are errors
 _OUTLIERS = 0.01  # share of outlying rows up to which the others are explained by the right units
-_CLOSE = 1e-4  # residual over the outputs' range of a network that lacks only small units
+_SMALL_UNITS = 1e-4  # residual over the outputs' range of a network that lacks only small units
 _ROUGH = 5e-5  # residual of the linear fit over the outputs' range above which units are missing
 _LARGE = 2600  # parameters from which a network with several logits is fitted by conjugate gradients
 _AIMED = 10  # outlying rows through which lines are aimed
 _EQUATIONS = 1.5  # entries of the linear part per unit from which they determine the signs whatever their errors
 _LINEAR_ERROR_ROUGH = 2e-3  # error of the linear part over its size, before a polish
 _LINEAR_ERROR = 5e-6  # after it: float32 logits, a few digits less
-_TINY = np.finfo(float).tiny
 
 
 def find_from_logits(oracle, rng, n_units=None, callback=None):
@@ -58,7 +55,7 @@ def find_from_logits(oracle, rng, n_units=None, callback=None):
         located = _unknowns(units) > _LOCATED
         if located:
             units = with_located_units(visible, units, functools.partial(_hidden_by, visible), rng)
-        rows = visible.rows(units, int(_ROWS * _unknowns(units) / units.outgoing.shape[1]))
+        rows = visible.rows(units, int(OUTPUTS_PER_UNKNOWN * _unknowns(units) / units.outgoing.shape[1]))
         network = _with_linear_part(units, rows)
         residual = np.abs(network(rows.inputs) - rows.outputs).max(axis=1) / rows.std[:, 0]
         aims = rows.inputs[np.argsort(-residual)[:_AIMED]]
@@ -70,7 +67,7 @@ def find_from_logits(oracle, rng, n_units=None, callback=None):
         fit, found = _fit(network, rows)
         if fit.scale < _EXPLAINED and fit.outliers.mean() < _OUTLIERS:
             return _checked(fit, rows, found, n_units)
-        close = fit.scale * np.median(rows.std) < _CLOSE * np.ptp(rows.outputs)
+        close = fit.scale * np.median(rows.std) < _SMALL_UNITS * np.ptp(rows.outputs)
         if close and (best is None or fit.scale < best[0].scale):
             best = fit, rows, found
     if best is not None:  # what is left is the effect of units too small for a line; validation states it
@@ -126,7 +123,7 @@ def _features(units, U):
 def _with_linear_part(units, rows):
     """The network of the units with p linear ones, by robust linear least squares."""
     (D, m), p = units.weights.shape, rows.outputs.shape[1]
-    options = {"explained": 1.0, "n_rounds": _LEAST_ABSOLUTE, "floor": np.median}
+    options = {"explained": 1.0, "n_rounds": LEAST_ABSOLUTE, "floor": np.median}
     coef, _ = fit_outputs(_features(units, rows.inputs), rows.outputs, rows.std[:, 0], **options)
     outgoing = coef[D + 1 :]
     # c |z| / 2 = c relu(z) - c z / 2
@@ -146,7 +143,7 @@ def _units_of_signed(network, n_skips):
     """The `ReLUUnits` of a network but for its last ones, with normals of norm 1."""
     m = network.layer_widths[0] - n_skips
     W, b, outgoing = network.weights[0][:, :m], network.biases[0][:m], network.weights[1][:m]
-    norms = np.maximum(np.linalg.norm(W, axis=0), _TINY)
+    norms = np.maximum(np.linalg.norm(W, axis=0), TINY)
     return ReLUUnits(W / norms, b / norms, outgoing * norms[:, None], np.zeros(m))
 
 
@@ -154,16 +151,16 @@ def _significant(units, rows):
     """The units that remain after one insignificant unit after another is removed, the worst first."""
     A, F = _features(units, rows.inputs) / rows.std, rows.outputs / rows.std
     gram, right = A.T @ A, A.T @ F
-    size = np.maximum(np.sqrt(np.diag(gram)), _TINY)
+    size = np.maximum(np.sqrt(np.diag(gram)), TINY)
     gram, right = gram / size[:, None] / size, right / size[:, None]
     first, kept = len(gram) - len(units), np.arange(len(gram))
     while len(kept) > first + 1:
-        inverse = lapack.inv(gram[np.ix_(kept, kept)] + _RIDGE * np.eye(len(kept)))
+        inverse = lapack.inv(gram[np.ix_(kept, kept)] + RIDGE * np.eye(len(kept)))
         coef = inverse @ right[kept]
         residual = (np.sum(F**2) - np.sum(coef * right[kept])) / F.size
-        t = np.linalg.norm(coef, axis=1) / np.sqrt(np.maximum(np.diag(inverse) * max(residual, 1.0), _TINY))
+        t = np.linalg.norm(coef, axis=1) / np.sqrt(np.maximum(np.diag(inverse) * max(residual, 1.0), TINY))
         worst = first + int(np.argmin(t[first:]))
-        if t[worst] > _SIGNIFICANT:
+        if t[worst] > SIGNIFICANT:
             break
         kept = np.delete(kept, worst)
     return units.take(kept[first:] - first)

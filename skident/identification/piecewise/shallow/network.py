@@ -10,6 +10,7 @@ from skident.fitting.polish import NOISY_OUTPUTS, polish_network
 from skident.network import FeedforwardNetwork, leaky_relu
 from skident.oracle import NotIdentified
 
+from ...constants import CLEARLY, COMPARED_TO, MAX_LINES, POLISHED, WIDENINGS
 from ..kernel.output_error import probe_of
 from .distant import find_from_distant_outputs, serves_distant_outputs
 from .inexact import find_from_inexact_outputs
@@ -22,25 +23,20 @@ from .units import ShallowNetwork
 
 __all__ = ["ValidationShells", "find_relu_network"]
 
-_MAX_LINES = 16  # budget; almost every line crosses every hyperplane
 _MAX_LINES_RESTRICTED = 100  # budget where the informative part of a line crosses only some of them
 _N_IDLE_RESTRICTED = 2  # lines in a row that must give nothing new there
 _FIT_EVERY = 8  # lines after which the units are fitted there in any case
 _PATIENCE = 24  # lines after which small residuals are accepted there
 _FAINT_RESIDUAL = 1e-6  # these, relative to the spread of the outputs: units too small for the others' rounding
 _N_AIMS = 4  # lines drawn at once through unexplained points
-_WIDENINGS = 2  # times that lines are scanned farther out if the units detected explain nothing
-_FAR = 30.0  # standard deviations up to which outputs are compared
 _EXPLAINED_TOL = 1e-9  # relative error of held-out outputs below which a network is taken as the black box
 _EXACT_TOL = 1e-13  # `_EXPLAINED_TOL` below which polishing gains nothing: rounding
-_POLISHED = 3000  # parameters up to which polishing is quick; larger networks only if they explain too little
 _ACCURATE = 3e-8  # error of a unit that need not be measured again if nothing is polished
 _N_REMEASURING = 4  # first lines on which that is tried
 _START_TOL = 1e-3  # relative error above which polishing does not converge to the black box
 _START_TOL_NOISY = 0.3  # `_START_TOL` for noisy outputs
 _NOISY_TRIES = 2  # searches; noise hides boundaries here and there, other lines find others
 _NOISE_LEFT = 4.0  # errors of the outputs by which a network may be off
-_CLEARLY = 100.0  # ratio of errors above which other signs are excluded
 _NO_WEIGHT = 1e-8  # outgoing weight over the largest of units whose sign does not matter
 _OUTPUTS = 1.75  # per parameter, for the polish
 _CONSTANT_TOL = 4.0  # errors by which constant outputs differ
@@ -87,7 +83,7 @@ def find_relu_network(
     rng = np.random.RandomState(0) if rng is None else rng
     if oracle.response == "predict_proba" and oracle.precision.is_coarse_binary and not leaky:
         return find_from_logits(oracle, rng, n_units, callback)
-    probe = probe_of(oracle, rng, far=min(_FAR, reach))
+    probe = probe_of(oracle, rng, far=min(COMPARED_TO, reach))
     for n_left in reversed(range(1 if probe.exact else _NOISY_TRIES)):
         search = LineSearch(probe, reach * probe.length_scale, max_units, rng)
         try:
@@ -117,12 +113,12 @@ def _inexact(search, n_units, callback):
 def _find_everywhere(search, n_units, leaky, linear, callback):
     """The network if every line meets nearly all units: until one confirms what is known and adds nothing."""
     n_widened = 0
-    for n_lines in range(_MAX_LINES):
+    for n_lines in range(MAX_LINES):
         search.scan_next_line()
         if callback is not None:
             callback(len(search.units))
         complete = search.n_idle > 0
-        if search.probe.exact and len(search.units) * search.probe.oracle.n_inputs > _POLISHED:
+        if search.probe.exact and len(search.units) * search.probe.oracle.n_inputs > POLISHED:
             # Too large to be polished: every unit is measured until it is accurate.
             search.remeasure_tol = _ACCURATE
             if complete and n_lines < _N_REMEASURING and search.units.errors.max() > _ACCURATE:
@@ -137,7 +133,7 @@ def _find_everywhere(search, n_units, leaky, linear, callback):
             network, failure = None, undecided
         if network is not None:
             return ShallowNetwork(network)
-        final = failure.reason == "undecided" or (complete and n_widened == _WIDENINGS)
+        final = failure.reason == "undecided" or (complete and n_widened == WIDENINGS)
         # With a given number of units, ambiguous signs are those of another activation.
         free = linear and failure.reason in _NO_SIGNS and (n_units is None or failure.reason != "ambiguous")
         if final and free and (found := _with_linear_part(search)) is not None:
@@ -149,7 +145,7 @@ def _find_everywhere(search, n_units, leaky, linear, callback):
             search.widen(failure)
     raise _failure(
         "unresolved",
-        f"after {_MAX_LINES} lines the detected activation boundaries ({len(search.units)} units) still change from "
+        f"after {MAX_LINES} lines the detected activation boundaries ({len(search.units)} units) still change from "
         "line to line: units that are too close together, or no network with one hidden layer of ReLU units.",
     )
 
@@ -183,7 +179,7 @@ class ValidationShells:
     The errors are relative to the spread of a shell's outputs, the worst of all shells and outputs.
     """
 
-    def __init__(self, search, far=_FAR):
+    def __init__(self, search, far=COMPARED_TO):
         probe, far = search.probe, min(far, search.reach / search.probe.length_scale)
         radii = np.repeat([1.0, np.sqrt(far), far], _SHELL)[:, None]
         U = search.rng.standard_normal((3 * _SHELL, probe.oracle.n_inputs)) * radii
@@ -231,7 +227,7 @@ def _assemble(search, n_units, leaky):
     networks = [_network(search, signs, activation, shells) for signs in choices]
     errors = np.array([shells.error(network) for network in networks])
     exact = search.probe.exact
-    enough = _EXACT_TOL if networks[0].n_parameters <= _POLISHED or not exact else _EXPLAINED_TOL
+    enough = _EXACT_TOL if networks[0].n_parameters <= POLISHED or not exact else _EXPLAINED_TOL
     if enough < errors.min() < (_START_TOL if exact else _START_TOL_NOISY):
         networks, errors = _polish(search, networks, errors, shells)
     best = int(np.argsort(errors)[0])
@@ -295,7 +291,7 @@ def _polish(search, networks, errors, shells):
 def _is_ambiguous(units, choices, errors):
     """Whether other signs of units that matter explain the outputs about as well as the best ones."""
     order = np.argsort(errors)
-    rivals = order[1:][errors[order[1:]] < _CLEARLY * max(errors[order[0]], _EXACT_TOL)]
+    rivals = order[1:][errors[order[1:]] < CLEARLY * max(errors[order[0]], _EXACT_TOL)]
     changed = np.any(choices[rivals] != choices[order[0]], axis=0)
     sizes = np.linalg.norm(units.outgoing, axis=1)
     return bool(np.any(sizes[changed] > _NO_WEIGHT * sizes.max()))

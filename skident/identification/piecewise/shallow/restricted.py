@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.budget.constants import FINE_RANK_TOL
 from skident.linalg import lapack, svd
 from skident.linalg.sign_vectors import UndecidedSignsError
 from skident.network import FeedforwardNetwork
 
+from ...constants import CLEARLY
 from ..kernel.robust_fit import fit_outputs
 from ..kernel.signs import linear_part_matrix
 from .signs import points_on_both_sides, signs_of_linear_part
@@ -28,9 +30,7 @@ _SAME_PLANE = 1e-8  # difference of hyperplanes that are one, ten times the erro
 _SAME_PLANE_ERRORS = 10.0  # `_SAME_PLANE` in errors of the unit
 _FAR_BIAS = 100.0  # bias, in units of sqrt(D), of units that are always active: no input gets that far
 _SKIP_TOL = 1e-10  # singular value of a skip over the norm of the linear part that is rounding
-_RANK_TOL = 1e-10  # singular value over the largest that is rounding of located units
 _LINEAR_BOUND = 64.0  # errors of the linear part that right signs may leave
-_CLEARLY = 100.0  # ratio of residuals above which other signs are excluded
 _COEF_ERROR = 32.0  # of the fitted gradients, in median accuracies over root n: 4 deviations with a factor of 8
 
 
@@ -116,11 +116,11 @@ def network_of_fit(fit, output_error, length_scale):
         choices, residual = signs_of_linear_part(units, fit.linear, tol)
     except UndecidedSignsError:
         choices, residual = np.empty((0, len(units))), np.empty(0)
-    if len(choices) == 1 or (len(choices) > 1 and np.sort(residual)[1] > _CLEARLY * residual.min()):
+    if len(choices) == 1 or (len(choices) > 1 and np.sort(residual)[1] > CLEARLY * residual.min()):
         signs, skip = choices[np.argmin(residual)], np.zeros_like(fit.linear)
     else:
         M = linear_part_matrix(units.weights, units.outgoing)
-        signs = np.where(lapack.lstsq(M, fit.linear.ravel(), rcond=_RANK_TOL)[0] < 0, -1.0, 1.0)
+        signs = np.where(lapack.lstsq(M, fit.linear.ravel(), rcond=FINE_RANK_TOL)[0] < 0, -1.0, 1.0)
         skip = 0.5 * (fit.linear - (units.outgoing.T * signs) @ units.weights.T)
     # sum_i c_i (|z_i| + s_i z_i) / 2 has the constant sum_i c_i s_i b_i / 2.
     constant = fit.constant - 0.5 * (signs * units.biases) @ units.outgoing

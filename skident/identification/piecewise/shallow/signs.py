@@ -9,6 +9,7 @@ from skident.linalg import lapack
 from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 from skident.oracle import NotIdentified
 
+from ...constants import CLEARLY, N_CHOICES, RANK_TOL
 from ..kernel.signs import linear_part_matrix, slope_of_ratio
 from .units import linear_part, refine_units
 
@@ -16,15 +17,12 @@ __all__ = ["leaky_units", "points_on_both_sides", "refined_units", "signed_units
 
 _BOUND = 32.0  # errors of the linear part that right signs may leave: a bound on sums over units
 _FAINT_BOUND = 4.0  # `_BOUND` for the largest boundary of the last line that was not added
-_CLEARLY = 100.0  # ratio of residuals above which other signs are excluded
-_N_CHOICES = 4  # signs compared by their polished networks
 _LEAKY_TOL = 1e-4  # relative difference of the units' slopes that is none: about the root of the refinement's error
 _DENSE_UNKNOWNS = 4000  # unknowns up to which units are refined by linear least squares, in seconds
 _EQUATIONS = 1.75  # outputs per unknown of that
-_RANK_TOL = 1e-9  # singular value over the largest that is rounding of units
 _MAX_SOLUTIONS = 256  # sign vectors listed; more are undecided in any case
 _BAND = 2.5  # distance from hyperplanes of points near them, in standard deviations of the inputs
-_RARE = 0.05  # share of random points on one side of a hyperplane below which more points are drawn near it
+_RARE_SIDE = 0.05  # share of random points on one side of a hyperplane below which more points are drawn near it
 
 
 def signed_units(search):
@@ -48,8 +46,8 @@ def signed_units(search):
         return units, signs
     # The tolerance is a bound; the right signs are usually exact to far less.
     order = np.argsort(residual)
-    likely = residual[order] <= _CLEARLY * max(residual[order[0]], error)
-    return units, signs[order[likely][:_N_CHOICES]]
+    likely = residual[order] <= CLEARLY * max(residual[order[0]], error)
+    return units, signs[order[likely][:N_CHOICES]]
 
 
 def refined_units(search):
@@ -79,7 +77,7 @@ def leaky_units(search):
     M = linear_part_matrix(units.weights, units.outgoing)
     norms = np.linalg.norm(M, axis=0)
     # Columns of norm one: then their coefficients are about equally accurate.
-    scaled, _, rank, _ = lapack.lstsq(M / norms, target.ravel(), rcond=_RANK_TOL)
+    scaled, _, rank, _ = lapack.lstsq(M / norms, target.ravel(), rcond=RANK_TOL)
     if rank < len(units):
         tol = _BOUND * (error + np.linalg.norm(units.output_errors))
         signs, rho = _signs_and_ratio(units, M, target.ravel(), tol)
@@ -106,7 +104,7 @@ def _signs_and_ratio(units, M, target, tol):
     along = signs @ (target @ M) / norm**2
     residual = np.abs(signs @ orthogonal.T).max(axis=1, initial=0.0)
     order = np.argsort(residual)
-    if len(signs) > 1 and residual[order[1]] <= _CLEARLY * residual[order[0]]:
+    if len(signs) > 1 and residual[order[1]] <= CLEARLY * residual[order[0]]:
         raise _undecided(units, f"with an unknown slope, {len(signs)} choices explain the linear part")
     signs = signs[order[:1]] * np.sign(along[order[:1]])[:, None]
     return signs, 1.0 / np.abs(along[order[0]]) if len(signs) else 1.0
@@ -143,7 +141,7 @@ def points_on_both_sides(units, n, rng):
     n += 4 * D
     U = rng.standard_normal((n, D))
     active = np.mean(U @ W + b > 0, axis=0)
-    rare = np.flatnonzero(np.minimum(active, 1.0 - active) < _RARE)
+    rare = np.flatnonzero(np.minimum(active, 1.0 - active) < _RARE_SIDE)
     which = np.concatenate([np.arange(n // 2) % m, np.repeat(rare, int(1.5 * (D + 2)))])
     near = rng.standard_normal((len(which), D))
     move = rng.uniform(-_BAND, _BAND, len(which)) - np.sum(near * W.T[which], axis=1) - b[which]

@@ -13,6 +13,7 @@ from skident.fitting.errors_of_fit import FitSample
 from skident.fitting.robust_polish import robust_polish
 from skident.linalg import svd
 
+from ...constants import WITHIN_RADII, WRONG
 from ..kernel.robust_fit import fit_outputs
 from .units import ReLUUnits
 from .unsigned import output_std, units_of, with_linear_part
@@ -20,14 +21,12 @@ from .unsigned import output_std, units_of, with_linear_part
 __all__ = ["with_split_units"]
 
 _ON_PLANE = 12  # points of every hyperplane at which the fit is compared
-_RADII = (0.5, 3.0)  # of these points, in standard deviations of the inputs
-_WRONG = 12.0  # standard deviations of an output's error above which it is not explained
 _DOUBLE = 0.5  # share of wrong points from which a hyperplane is two
-_SPREAD = 0.25  # of points around one point of such a hyperplane, over its distance: they stay where one unit is active
+_AROUND = 0.25  # of points around one point of such a hyperplane, over its distance: they stay where one unit is active
 _PER_UNKNOWN = 40  # points beside such a hyperplane per weight: most lie outside of the wedge
 _OFFSETS = (-5.0, -0.5)  # powers of ten of their distances from it, over those from the center
 _LEAST = 2.0  # wrong points on either side per weight
-_ROUNDS = 20  # reweightings of a linear fit
+_REWEIGHTINGS = 20  # reweightings of a linear fit
 _MOST = 4  # units that are split (budget)
 
 
@@ -47,7 +46,7 @@ def with_split_units(oracle, fit, rows, rng):
         more = _joined(rows, around)
         network, _ = with_linear_part(others.joined(first).joined(second), more)
         larger = robust_polish(network, more.inputs, more.outputs, more.std)
-        before, after = (np.mean(_deviations(f, around) > _WRONG) for f in (fit, larger))
+        before, after = (np.mean(_deviations(f, around) > WRONG) for f in (fit, larger))
         if after < _DOUBLE * before:
             fit, rows = larger, more
             # The new units come last: the indices of the others move.
@@ -59,14 +58,14 @@ def _double(oracle, fit, units, rng):
     """Indices of the units on whose hyperplanes the fit is wrong, the worst first."""
     m, n = len(units), _ON_PLANE
     U = _points(units, np.repeat(np.arange(m), n), rng, np.zeros(m * n))
-    share = (_deviations(fit, _sample(oracle, fit, U)) > _WRONG).reshape(m, n).mean(axis=1)
+    share = (_deviations(fit, _sample(oracle, fit, U)) > WRONG).reshape(m, n).mean(axis=1)
     worst = np.argsort(-share)
     return worst[share[worst] > _DOUBLE]
 
 
 def _points(units, which, rng, offsets):
     """Random points (n, D) at offsets (n,) from the hyperplanes of units `which` (n,)."""
-    U = rng.uniform(*_RADII, (len(which), 1)) * rng.standard_normal((len(which), len(units.weights)))
+    U = rng.uniform(*WITHIN_RADII, (len(which), 1)) * rng.standard_normal((len(which), len(units.weights)))
     return _moved(units, which, U, offsets)
 
 
@@ -94,10 +93,10 @@ def _split(oracle, fit, units, k, rng):
     foot = _sample(oracle, fit, _points(units, np.full(_ON_PLANE, k), rng, np.zeros(_ON_PLANE)))
     foot = foot.inputs[np.argmax(_deviations(fit, foot))]
     distance = np.linalg.norm(foot)
-    U = foot + _SPREAD * distance / np.sqrt(D) * rng.standard_normal((n, D))
+    U = foot + _AROUND * distance / np.sqrt(D) * rng.standard_normal((n, D))
     offsets = distance * rng.choice((-1.0, 1.0), n) * 10.0 ** rng.uniform(*_OFFSETS, n)
     around = _sample(oracle, fit, _moved(units, np.full(n, k), U, offsets))
-    wrong = _deviations(fit, around) > _WRONG
+    wrong = _deviations(fit, around) > WRONG
     z = around.inputs @ units.weights[:, k] + units.biases[k]
     parts = []
     for side in (-1.0, 1.0):
@@ -108,7 +107,7 @@ def _split(oracle, fit, units, k, rng):
         output = svd(R, full_matrices=False)[2][0]
         A = np.column_stack([around.inputs[chosen], np.ones(chosen.sum())])
         tol = around.std[chosen].max(axis=1) * max(fit.scale, 1.0)
-        coef, _ = fit_outputs(A, (R @ output)[:, None], tol, explained=1.0, n_rounds=_ROUNDS)
+        coef, _ = fit_outputs(A, (R @ output)[:, None], tol, explained=1.0, n_rounds=_REWEIGHTINGS)
         norm = np.linalg.norm(coef[:D]) * np.sign(coef[:D, 0] @ units.weights[:, k])
         plane = coef[:, 0] / norm
         parts.append(ReLUUnits(plane[:D, None], plane[D:], norm * output[None], np.zeros(1)))

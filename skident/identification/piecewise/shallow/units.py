@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
+from skident.budget.constants import FINE_RANK_TOL
 from skident.linalg import lapack, svd
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
@@ -33,7 +34,6 @@ __all__ = [
     "units_on_line",
 ]
 
-_EPS = float(np.finfo(float).eps)
 
 # Units from gradient jumps.
 _RANK_ONE_TOL = 16.0  # errors of the gradients that a second singular value may have
@@ -43,7 +43,6 @@ _DIRECTION_ERRORS = 10.0  # errors of a unit's direction that its crossing may b
 _JUMP_TOL = 1e-3  # relative difference of jumps of one unit
 _JUMP_ERRORS = 8.0  # errors of a scanned jump, as for `_JUMP_TOL`
 _END_MARGIN = 0.005  # part of a line at either end where crossings are not expected
-_RANK_TOL = 1e-10  # diagonal entry of R over the largest: points that do not separate two units
 # Locating units.
 _SPARE_POSITIONS = 8  # points on a hyperplane beyond its D unknowns
 _ATTEMPTS = 3  # of locating them, in windows a tenth as wide each
@@ -233,7 +232,7 @@ def refine_units(probe, units, U):
     scale = np.linalg.norm(design, axis=0)
     Q, R = lapack.scipy_qr(design / scale, mode="economic")
     diagonal = np.abs(np.diag(R))
-    if diagonal.min() < _RANK_TOL * diagonal.max():
+    if diagonal.min() < FINE_RANK_TOL * diagonal.max():
         raise NotIdentified("activation boundaries", "rank", "the points do not separate the units.")
     V = scipy.linalg.solve_triangular(R, Q.T @ probe(U)) / scale[:, None]
     V = np.swapaxes(V.reshape(m + 1, D + 1, -1), 1, 2)  # (m_1 + 1, m_L, D + 1)

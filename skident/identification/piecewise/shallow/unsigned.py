@@ -10,6 +10,7 @@ import numpy as np
 import scipy.linalg
 
 from skident.budget import check_deadline
+from skident.budget.constants import RIDGE, TINY, UNIFORM
 from skident.fitting.design import rows_near_and_far
 from skident.fitting.errors_of_fit import FitSample
 from skident.fitting.least_squares import NetworkLeastSquares
@@ -19,6 +20,7 @@ from skident.linalg import lapack
 from skident.network import Architecture, FeedforwardNetwork, change_outputs
 from skident.network.calculus import flatten_parameters
 
+from ...constants import LEAST_ABSOLUTE
 from ..kernel.robust_fit import fit_outputs
 from .units import ReLUUnits
 
@@ -32,11 +34,6 @@ __all__ = [
     "with_linear_part",
 ]
 
-_RIDGE = 1e-12  # of normal equations scaled to unit diagonal: scales of units are not determined
-_LEAST_ABSOLUTE = 10  # reweightings of the linear fit
-_UNIFORM = 12.0**-0.5  # standard deviation of an error uniform over one spacing
-_TINY = np.finfo(float).tiny
-
 
 def output_std(oracle, network, U, Y):
     """Standard deviations (n, m_L) of the errors of outputs Y of a model close to `network`, at inputs U."""
@@ -45,10 +42,10 @@ def output_std(oracle, network, U, Y):
     eps = oracle.precision.computed_eps
     std = rounding_std(own, U, center=oracle.center, scale=oracle.scale, eps=eps) / oracle.output_scale
     if accuracy.kind == "float32":
-        return std + _TINY
+        return std + TINY
     if accuracy.grows:
-        rounding = _UNIFORM * accuracy.eps * np.abs(Y + oracle.output_center / oracle.output_scale)
-        return np.hypot(std, rounding) + _TINY
+        rounding = UNIFORM * accuracy.eps * np.abs(Y + oracle.output_center / oracle.output_scale)
+        return np.hypot(std, rounding) + TINY
     return np.hypot(std, accuracy.std)
 
 
@@ -72,7 +69,7 @@ def with_linear_part(units, rows):
         rows.outputs,
         rows.std.max(axis=1),
         explained=1.0,
-        n_rounds=_LEAST_ABSOLUTE,
+        n_rounds=LEAST_ABSOLUTE,
         floor=np.median,
     )
     outgoing = coef[D + 1 :]
@@ -83,7 +80,7 @@ def with_linear_part(units, rows):
     weights = [np.hstack([units.weights, linear]), np.vstack([outgoing, np.eye(p)])]
     network = FeedforwardNetwork(weights, [np.concatenate([units.biases, np.zeros(p)]), constant], activation)
     spread = np.abs(rows.outputs - np.median(rows.outputs, axis=0)).max(axis=1) / rows.std.max(axis=1)
-    return network, float(np.median(residual) / max(np.median(spread), _TINY))
+    return network, float(np.median(residual) / max(np.median(spread), TINY))
 
 
 def _features(units, U):
@@ -115,7 +112,7 @@ def significant(fit, rows, limit):
     kept = np.ones(m, dtype=bool)
     while kept.sum() > 1:
         check_deadline()
-        t = np.where(kept, np.abs(sizes) / np.sqrt(np.maximum(np.diag(V), _TINY)), np.inf)
+        t = np.where(kept, np.abs(sizes) / np.sqrt(np.maximum(np.diag(V), TINY)), np.inf)
         i = int(np.argmin(t))
         if t[i] > limit:
             break
@@ -134,9 +131,9 @@ class Covariance:
         weight = np.sqrt(max(freedom, 1) / rows.outputs.size) / (rows.std * fit.scale)
         problem = NetworkLeastSquares(self.shapes, network.activations, rows.inputs, rows.outputs, row_weights=weight)
         A, _ = problem.normal_equations(flatten_parameters(network.weights, network.biases))
-        self._size = np.maximum(np.sqrt(np.diag(A)), _TINY)
+        self._size = np.maximum(np.sqrt(np.diag(A)), TINY)
         A /= self._size[:, None] * self._size
-        A.flat[:: len(A) + 1] += _RIDGE * len(A)
+        A.flat[:: len(A) + 1] += RIDGE * len(A)
         check_deadline(len(A) ** 3 / 3.0)
         self._factor = lapack.scipy_cholesky(A, lower=True, overwrite_a=True, check_finite=False)
 

@@ -8,10 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from skident.budget import check_deadline
+from skident.budget.constants import MAD, TINY
 from skident.fitting.errors_of_fit import FitSample
 from skident.linalg import lapack, svd
 from skident.oracle import NotIdentified
 
+from ...constants import DIRECTION_TOL, SECOND_DIFFERENCE
 from ..kernel.windows import DEVIATIONS
 from .units import ReLUUnits
 
@@ -24,22 +26,18 @@ _GRID = 2048  # intervals of a line (budget): a hundred units are some twenty ap
 _GRID_RESIDUAL = 256  # `_GRID` in residuals, where few boundaries are left: longer ones show smaller units
 _FEWEST = 8  # points of a straight piece that count
 _BENT = 12.0  # standard deviations of a second difference that is no error
-_SECOND_DIFFERENCE = 6.0**0.5  # root of 1 + 4 + 1
-_MAD = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
 _BESIDE = 0.4  # distance of the points of a gradient from their boundary, over that to the next boundary
 # Their standard deviation over that distance, times the root of D: a line meets a boundary at an angle of about that.
 _STEPS = (0.3, 0.1, 0.03)
 _ROWS = 2.0  # points of a gradient per input
 _SPARE_ROWS = 8  # beyond that
 _STRAIGHT = 5.0  # standard deviations of the residuals of a gradient whose points share one linear piece
-_DIRECTION_TOL = 0.1  # error of a direction from which a boundary says nothing about its unit
 _SAME_ERRORS = 6.0  # standard errors within which two hyperplanes are one
 _FEW_LINES = 15  # lines up to which every boundary counts
-_LEAST_ERROR = 1e-6  # of a hyperplane: that of float32 inputs
+_PLANE_ERROR = 1e-6  # of a hyperplane: that of float32 inputs
 _ROW_ROUNDS = 4  # of drawing rows, of which some are lost (budget)
 _OCTAVES = (-2.0, 0.5)  # of the distance of rows, in units of the lines' spread
 _BAND = 0.3  # distance of rows close to a hyperplane, in these
-_TINY = np.finfo(float).tiny
 
 
 class _Boundaries(NamedTuple):
@@ -57,7 +55,7 @@ def measure_logit_error(oracle, spread, rng, n=_PROBED):
     (a, e_a), (b, e_b), (c, e_c) = (oracle.query(V) for V in (before, 0.5 * (before + after), after))
     bound = np.max([e_a, e_b, e_c], axis=0)
     ratio = (np.abs(a - 2.0 * b + c) / bound[:, None])[np.isfinite(bound)]
-    return max(_MAD * float(np.median(ratio)) / _SECOND_DIFFERENCE, _TINY)
+    return max(MAD * float(np.median(ratio)) / SECOND_DIFFERENCE, TINY)
 
 
 class VisibleUnits:
@@ -143,7 +141,7 @@ class VisibleUnits:
         Y, std = self.query(start + t[:, None] * direction)
         second = np.abs(Y[2:] - 2.0 * Y[1:-1] + Y[:-2])
         largest = np.maximum(np.maximum(std[2:], std[1:-1]), std[:-2])
-        bent = np.concatenate([[True], second.max(axis=1) > _BENT * _SECOND_DIFFERENCE * largest, [True]])
+        bent = np.concatenate([[True], second.max(axis=1) > _BENT * SECOND_DIFFERENCE * largest, [True]])
         # Pieces are runs of points that no second difference bends.
         edges = np.flatnonzero(np.diff(np.concatenate([[True], bent, [True]]).astype(int)))
         pieces = [(a, b) for a, b in edges.reshape(-1, 2) if b - a >= _FEWEST]
@@ -180,10 +178,10 @@ class VisibleUnits:
         U, s, Vt = svd(after - before, full_matrices=False)
         w = Vt[0]
         sign = 1.0 if w @ move > 0 else -1.0
-        error = np.hypot(e_after, e_before) * np.sqrt(len(x)) / max(s[0], _TINY)
-        if error > _DIRECTION_TOL or (len(s) > 1 and s[1] > 10.0 * error * s[0]):
+        error = np.hypot(e_after, e_before) * np.sqrt(len(x)) / max(s[0], TINY)
+        if error > DIRECTION_TOL or (len(s) > 1 and s[1] > 10.0 * error * s[0]):
             return None
-        return w, -w @ x, sign * s[0] * U[:, 0], error + _LEAST_ERROR
+        return w, -w @ x, sign * s[0] * U[:, 0], error + _PLANE_ERROR
 
     def _gradient(self, x, step):
         """Gradient (m_L, D) around x, and the standard error of its entries; None if it is not one there."""
@@ -237,6 +235,6 @@ def _intersection(t, Y, std, left, right):
     """Where the straight lines through two pieces meet; None if not between them."""
     fits = [np.polyfit(t[piece] - t[left.stop], Y[piece], 1, w=1.0 / std[piece]) for piece in (left, right)]
     jump, gap = fits[1][0] - fits[0][0], fits[0][1] - fits[1][1]
-    at = t[left.stop] + float(jump @ gap) / max(float(jump @ jump), _TINY)
+    at = t[left.stop] + float(jump @ gap) / max(float(jump @ jump), TINY)
     margin = 2.0 * (t[1] - t[0])
     return at if t[left.stop - 1] - margin <= at <= t[right.start] + margin else None

@@ -6,24 +6,25 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from skident.budget.constants import FEW_ROUNDS
 from skident.linalg import lapack
 from skident.optim import BatchedNormalEquations, Ending, batched_levenberg_marquardt
+
+from ...constants import WEAK_RIDGE
 
 __all__ = ["LocalUnits", "UnitFits", "fit_local_units"]
 
 _OUTPUTS = 10  # per input, of each round (budget)
-_ROUNDS = 3  # fits, each to outputs around the hyperplane of the one before
 _STEPS = 12  # of a fit
 _STEEPNESS = 4.0  # pre-activations over an interval to which a step was narrowed down
-_SPREAD = 1.2  # standard deviation of pre-activations: both the slope and the limits of a unit have an effect
+_PRE_ACTIVATIONS = 1.2  # standard deviation of pre-activations: both the slope and the limits of a unit have an effect
 _MAX_CHANGE = 6.0  # factor by which the spread of inputs changes between rounds
 _MAX_SHIFT = 3.0  # spreads by which the center moves
-_SIZES = (0.3, 3.0)  # of the first weights times the spread: linear regression has no scale for steep units
+_STEEPNESSES = (0.3, 3.0)  # of the first weights times the spread: linear regression has no scale for steep units
 _EXPLAINED = 1.6  # residual of a single unit over the errors: 1.0 within 0.1, more where two units overlap
 _SIGNIFICANT = 4.0  # standard errors of an outgoing weight
 _EPS32 = 2.0**-23  # spacing of float32 numbers at 1
 _FLOOR = 1e-12  # of the diagonals of normal equations, relative to the largest entry: rounding
-_RIDGE = 1e-9  # `_FLOOR` of the height and the constant, of units that the sample does not cross
 _LEAST_NORM = 1e-100  # instead of zero, for a unit that is constant on its samples: square and inverse are finite
 
 
@@ -128,7 +129,7 @@ def fit_local_units(query, steps, activation, std_of, rng):
     weights = steps.directions / spread[:, None]
     x = np.column_stack([weights, np.zeros(B), steps.heights / (limits[1] - limits[0]), np.zeros(B)])
     n = _OUTPUTS * (D + 2)
-    for k in range(_ROUNDS):
+    for k in range(FEW_ROUNDS):
         U = P[:, None] + spread[:, None, None] * rng.standard_normal((B, n, D))
         Y = query(U.reshape(-1, D)).reshape(B, n)
         fits = UnitFits(activation, np.concatenate([U - P[:, None], np.ones((B, n, 1))], axis=2), Y)
@@ -136,11 +137,11 @@ def fit_local_units(query, steps, activation, std_of, rng):
             x = _with_direction(x, fits, spread)
         result = batched_levenberg_marquardt(fits, x, Ending(max_iter=_STEPS, damping=1e-2))
         x, norms = result.x, np.maximum(np.linalg.norm(result.x[:, :D], axis=1), _LEAST_NORM)
-        if k < _ROUNDS - 1:
+        if k < FEW_ROUNDS - 1:
             shift = np.clip(-x[:, D] / norms, -_MAX_SHIFT * spread, _MAX_SHIFT * spread)
             P = P + (shift / norms)[:, None] * x[:, :D]
             x[:, D] += shift * norms
-            spread = np.clip(_SPREAD / norms, spread / _MAX_CHANGE, spread * _MAX_CHANGE)
+            spread = np.clip(_PRE_ACTIVATIONS / norms, spread / _MAX_CHANGE, spread * _MAX_CHANGE)
     std = np.sqrt(np.mean(std_of(Y) ** 2, axis=1))
     good = np.sqrt(result.cost / n) < _EXPLAINED * std
     good &= np.abs(x[:, -2]) * (limits[1] - limits[0]) / 2.0 > _SIGNIFICANT * std / np.sqrt(n)
@@ -162,9 +163,9 @@ def _with_direction(x, fits, spread):
     x[:, -1] = fits.outputs.mean(axis=1)
     centered = fits.outputs - x[:, -1:]
     gradient = np.einsum("bnd,bn->bd", V, centered) / (V.shape[1] * spread[:, None] ** 2)
-    gradient *= _SPREAD / x[:, -2, None]
+    gradient *= _PRE_ACTIVATIONS / x[:, -2, None]
     size = np.maximum(np.linalg.norm(gradient, axis=1), _LEAST_NORM)
-    x[:, :-3] = gradient * (np.clip(size, _SIZES[0] / spread, _SIZES[1] / spread) / size)[:, None]
+    x[:, :-3] = gradient * (np.clip(size, _STEEPNESSES[0] / spread, _STEEPNESSES[1] / spread) / size)[:, None]
     return x
 
 
@@ -173,5 +174,5 @@ def _information(fits, x, std):
     J, _ = fits.jacobian(x)
     inner, outer = J[..., :-2], J[..., -2:]
     A, C, E = (a.transpose(0, 2, 1) @ b for a, b in ((inner, inner), (inner, outer), (outer, outer)))
-    E = E + _RIDGE * J.shape[1] * np.eye(2)
+    E = E + WEAK_RIDGE * J.shape[1] * np.eye(2)
     return (A - C @ lapack.solve(E, C.transpose(0, 2, 1))) / std[:, None, None] ** 2

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from skident.budget.constants import MAD, MANY_ROUNDS, UNIFORM
 from skident.fitting.design import design_points
 from skident.fitting.errors_of_fit import FitSample
 from skident.fitting.robust_polish import residual_scale, robust_polish
@@ -16,6 +17,7 @@ from skident.fitting.standard_errors import parameter_jacobian
 from skident.linalg import lapack
 from skident.network import FeedforwardNetwork, get_activation
 
+from ...constants import QUANTILE, TOLERATED
 from .fusion import fuse_units
 from .local_units import LocalUnits, fit_local_units
 from .steps import find_steps
@@ -23,25 +25,21 @@ from .steps import find_steps
 __all__ = ["find_noisy_network"]
 
 _LINES = 6  # lines per round: every unit is met once per line, about half of the time without another one nearby
-_ROUNDS = 8  # rounds of lines (budget)
 _LEAST_ROUNDS = 3  # rounds whatever time is left
 _SEARCH_SHARE = 0.3  # of max_seconds for these rounds (budget)
 _IDLE = 1  # rounds without a further unit that end the search
 _ONE_SPACING = 0.1  # relative difference from the spacing of outputs up to which a jump may be their rounding
 _STEEP = 30.0  # factor of the usual norm from which weights may be those of such a jump: 10^4 and more
-_POINTS = 8  # far points per unit whose outputs enter the joint fit (budget)
+_JOINT_POINTS = 8  # far points per unit whose outputs enter the joint fit (budget)
 _FAR_ROUNDS = 3  # joint fits with these
 _CONSISTENT = 2.0  # residual of the outputs around a point, in their errors, up to which it enters
 _WORSE = 1.1  # factor by which far points may raise the scale of the residuals
 _FIRST_ROWS = 12.0  # queries per parameter of the first joint fits (budget)
 _FIRST_ROUNDS = 2  # changes of the weights in these
-_TOLERATED = 0.5  # share of the residuals that counts as errors there
 _NEARLY = 1.3  # scale of the residuals up to which only small units are missing
-_MAD = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
-_QUANTILE = 0.8  # of the residuals, that gives their scale: 1.08 for uniform errors, and 1 for normal ones
 _ROWS = 100.0  # further queries per parameter of the joint fit (budget)
 _CHECKED = 1000  # further queries that a network has to explain
-_WIDE = 8.0  # spread of the farthest of these, in standard deviations
+_FARTHEST_SPREAD = 8.0  # spread of the farthest of these, in standard deviations
 _EXPLAINED = 1.3  # scale of the residuals, in standard deviations of the errors, up to which they are errors
 _SPREAD = 3.0  # factor by which norms of their weights are larger or smaller than those of the units known
 _SCREENING_ROWS = 60.0  # outputs per parameter that show what a further unit explains (budget)
@@ -52,7 +50,6 @@ _FURTHER = 10  # further units at most
 _SIGNIFICANT = 30.0  # standard errors of an outgoing weight below which a unit may be redundant: two may be one
 _REMOVALS = 2  # units whose removal is tried before none is redundant
 _CUT = 6.0  # standard deviations from which a residual costs no more
-_UNIFORM = 12.0**-0.5  # standard deviation of an error uniform over one spacing
 _LEAST = 1e-7  # smallest error over the outputs' deviation: rounding of float32 inside of the model
 _RCOND = 1e-9  # singular values of the joint information, relative, below which parameters are undetermined
 
@@ -96,7 +93,7 @@ def find_noisy_network(oracle, *, activation="tanh", rng=None, callback=None):
     if fit.network.layer_widths[0] < n_units:  # redundant units may have hidden small ones
         fit = search.with_further_units(fit, rows)
     checked = search.near(_CHECKED)
-    scale = residual_scale((fit.network(checked.inputs) - checked.outputs) / checked.std, _QUANTILE)
+    scale = residual_scale((fit.network(checked.inputs) - checked.outputs) / checked.std, QUANTILE)
     return NoisyNetwork(fit.network, replace(rows, std=rows.std * fit.scale), scale) if scale < _EXPLAINED else None
 
 
@@ -119,7 +116,7 @@ class _Search:
             return np.full(Y.shape, accuracy.std[0])
         raw = np.abs(oracle.output_center[0] + oracle.output_scale[0] * Y)
         spacing = np.ldexp(accuracy.eps, np.frexp(raw)[1] - 1) / np.abs(oracle.output_scale[0])
-        return np.hypot(_UNIFORM * spacing, _LEAST)
+        return np.hypot(UNIFORM * spacing, _LEAST)
 
     def sample(self, U):
         """The `FitSample` of outputs at points U (n, D)."""
@@ -129,13 +126,13 @@ class _Search:
 
     def near(self, n):
         """A sample near the center, of several spreads."""
-        spread = _WIDE ** self.rng.uniform(size=(n, 1))
+        spread = _FARTHEST_SPREAD ** self.rng.uniform(size=(n, 1))
         return self.sample(spread * self.rng.standard_normal((n, self.oracle.n_inputs)))
 
     def units(self, callback):
         """`FusedUnit` of rounds of lines, until no further one is detected."""
         pool, units, idle, ends = None, [], 0, self.oracle.budget.share(_SEARCH_SHARE)
-        for k in range(_ROUNDS):
+        for k in range(MANY_ROUNDS):
             if k >= _LEAST_ROUNDS and time.perf_counter() > ends:
                 break
             std = float(np.max(self.oracle.accuracy.std))
@@ -173,7 +170,7 @@ class _Search:
     def with_far_points(self, fit, near, units):
         """The fit to a sample and to the far points of units, and both: more of them as directions become precise."""
         D, rows = self.oracle.n_inputs, near
-        local = [unit.local.take(slice(None, _POINTS)) for unit in units]
+        local = [unit.local.take(slice(None, _JOINT_POINTS)) for unit in units]
         local = functools.reduce(LocalUnits.joined, local)
         U, Y = self.oracle.representable(local.inputs.reshape(-1, D)), local.outputs.reshape(-1, 1)
         summed = np.repeat(local.rounding, local.outputs.shape[1])[:, None]
@@ -202,7 +199,7 @@ class _Search:
                 network = self.regressed(*wider, tolerant)
             fit = self.polished(network, tolerant, max_rounds=_FIRST_ROUNDS)
             network = fit.network
-            fit = replace(fit, scale=residual_scale((network(rows.inputs) - rows.outputs) / rows.std, _QUANTILE))
+            fit = replace(fit, scale=residual_scale((network(rows.inputs) - rows.outputs) / rows.std, QUANTILE))
             if fit.scale < _NEARLY:
                 break
         return fit
@@ -217,7 +214,7 @@ class _Search:
         """The `RobustFit` of a network."""
         out_of_time = lambda _: self.oracle.budget.out_of_time  # noqa: E731
         return robust_polish(
-            network, rows.inputs, rows.outputs, rows.std, quantile=_QUANTILE, callback=out_of_time, **options
+            network, rows.inputs, rows.outputs, rows.std, quantile=QUANTILE, callback=out_of_time, **options
         )
 
     def with_further_units(self, fit, rows):
@@ -240,7 +237,7 @@ class _Search:
         With `close`, half of the units drawn are close to known ones, which may be two units.
         """
         D, rng = self.oracle.n_inputs, self.rng
-        near = np.flatnonzero(np.linalg.norm(rows.inputs, axis=1) < 3.0 * _WIDE * np.sqrt(D))
+        near = np.flatnonzero(np.linalg.norm(rows.inputs, axis=1) < 3.0 * _FARTHEST_SPREAD * np.sqrt(D))
         some = rng.permutation(near)[: int(_SCREENING_ROWS * network.n_parameters)]
         rows = FitSample(*(getattr(rows, name)[some] for name in _FIELDS))
         known = np.vstack([network.weights[0], network.biases[0]])
@@ -288,8 +285,8 @@ def _joined(samples):
 
 def _tolerant(network, rows):
     """The sample with errors of at least a share of the residuals: without it, the smallest outputs outweigh others."""
-    scale = _MAD * float(np.median(np.abs(network(rows.inputs) - rows.outputs)))
-    return replace(rows, std=np.hypot(rows.std, _TOLERATED * scale))
+    scale = MAD * float(np.median(np.abs(network(rows.inputs) - rows.outputs)))
+    return replace(rows, std=np.hypot(rows.std, TOLERATED * scale))
 
 
 def _cost(fit, rows):

@@ -11,6 +11,7 @@ from skident.linalg import svd
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
 
+from ...constants import MAX_RESIDUAL
 from ...query_points import query_block
 from ..downstream import RecoveredNetwork
 from .known_units import TAILS, fit_new_unit, refit_newest, sensitivity, weights_from_tail
@@ -35,10 +36,9 @@ _FARTHER = 1.5  # pre-activation by which tails are farther out after each of th
 # Residuals, relative. The polish converges from 1e-4.
 _MAX_UNIT_RESIDUAL = 5e-5  # of a unit, beyond which it is tried again later
 _LAXER = 10.0  # factor of that bound after each fruitless round
-_MAX_RESIDUAL = 1e-4  # of the network on all outputs
 _MAX_PATCH_RESIDUAL = 3e-8  # of the patch: wrong minima leave 1e-7 and more, and later fits improve it
 # Fits of all known units.
-_ROUGH = 1e-6  # residual of the patch above which it is fitted from a rough start first
+_ROUGH_PATCH = 1e-6  # residual of the patch above which it is fitted from a rough start first
 _ROUGH_STEPS = 200  # budget of that fit
 _PATCH_STEPS = 30  # budget of the accurate fit of the patch
 _GOOD_UNIT_RESIDUAL = 1e-9  # of the last unit, above which all are fitted again
@@ -158,7 +158,7 @@ class _Extension:
         X = spread_points(self.region, self.known, self.others(), self.bases, 2 * n)[:n]
         Z, Y = self.downstream.preactivations(X), self.downstream.query(X)
         self.keep(X, Z, Y)
-        if self.known.relative_residual(Z, Y) > _ROUGH:
+        if self.known.relative_residual(Z, Y) > _ROUGH_PATCH:
             self.known = self.known.fitted(Z, Y, _ROUGH_STEPS)
         self.fit_all(_PATCH_STEPS)
         residual = self.known.relative_residual(*self.data())
@@ -260,10 +260,10 @@ class _Extension:
     def network(self):
         """The `RecoveredNetwork`, all of it fitted once more if it does not explain all outputs."""
         n_parameters = _n_parameters(*self.known.W2.shape, self.downstream.n_outputs)
-        if n_parameters < _MAX_PARAMETERS and self.known.relative_residual(*self.data()) > _MAX_RESIDUAL:
+        if n_parameters < _MAX_PARAMETERS and self.known.relative_residual(*self.data()) > MAX_RESIDUAL:
             self.fit_all()
         downstream, known, residual = self.downstream, self.known, self.known.relative_residual(*self.data())
-        if not residual < _MAX_RESIDUAL:
+        if not residual < MAX_RESIDUAL:
             message = f"the network recovered by extension leaves a relative residual of {residual:.1e}"
             raise NotIdentified("second layer", "residual", message)
         order = np.argsort(known.units)

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from skident.budget.constants import EXACT_RESIDUAL
 from skident.fitting.downstream_of_known_units import DownstreamOfKnownUnits
 from skident.linalg import lapack
 from skident.network import Activation
 from skident.optim import DenseJacobian, DenseNormalEquations, best_of, levenberg_marquardt
 from skident.oracle import NotIdentified
 
+from ...constants import MAX_CORRECTION, TIGHT_RANK_TOL
 from ..downstream import preactivations_of
 
 __all__ = [
@@ -27,7 +29,6 @@ __all__ = [
 ]
 
 # Fits of all parameters.
-_EXACT = 1e-15  # relative residual at which a fit ends: rounding of the outputs
 _NORM_ERROR = 1e-6  # relative error of first-layer weight norms before a fit: those of tails are accurate to 1e-7
 _FIT_DAMPING = 1e-6  # first damping of a fit from a rough start, relative to squared column norms
 _REFINE_DAMPING = 1e-20  # first damping of a fit from a good start, by QR: directions known to 1e-10 move too
@@ -35,12 +36,10 @@ _MIN_GAIN = 0.1  # of the cost by a step; a smaller gain is the last one
 # Fits of new units.
 # Pre-activations of a tail, towards the unit's middle: saturated at the first, 3e-3 to 4e-2 from it at the last four.
 TAILS = {"tanh": np.array([10.0, 3.2, 2.5, 2.15, 2.0]), "erf": np.array([5.5, 2.08, 1.75, 1.57, 1.48])}
-_RANK_TOL = 1e-12  # of the sensitivities: weights that outputs hardly depend on get the least norm
 _CORRECTION_GRID = np.linspace(-2.0, 2.0, 41)  # starts: hyperplanes are within 2 of the middle of their unit
 _N_TRIED = 3  # budget of starts that are fitted
 _LINE_TOL = 1e-7  # accuracy of a start on its line
 _GOOD_RESIDUAL = 1e-4  # relative; no further start is tried
-_MAX_CORRECTION = 6.0  # a unit off by more is saturated on all points
 _NEW_UNIT_DAMPING = 1e-8  # first damping, relative to squared column norms: starts are accurate to a few digits
 _REFIT_DAMPING = 1e-13  # same for units that are known accurately
 _REFIT_STEPS = 2  # from there Gauss-Newton converges quadratically
@@ -92,7 +91,7 @@ class KnownUnits:
     def fitted(self, Z, Y, max_iter):
         """All parameters except norms by least squares, from a start that need not be near."""
         problem = DownstreamOfKnownUnits(Z[:, self.units], Y, self.activation)
-        options = {"max_iter": max_iter, "damping": _FIT_DAMPING, "target": _EXACT**2 * problem.total}
+        options = {"max_iter": max_iter, "damping": _FIT_DAMPING, "target": EXACT_RESIDUAL**2 * problem.total}
         result = levenberg_marquardt(problem.cost, problem.linearize, self._vector(problem), **options)
         return self._from(problem, result.x)
 
@@ -106,7 +105,7 @@ class KnownUnits:
         x, cost = self._vector(problem), np.inf
         for _ in range(max_iter):
             check_deadline()
-            if problem.cost(x) <= _EXACT**2 * problem.total or problem.cost(x) > (1.0 - _MIN_GAIN) * cost:
+            if problem.cost(x) <= EXACT_RESIDUAL**2 * problem.total or problem.cost(x) > (1.0 - _MIN_GAIN) * cost:
                 break
             cost = problem.cost(x)
             prior = _NormPrior(problem, x)
@@ -191,7 +190,7 @@ def weights_from_tail(known, Z, Y, levels, sign):
     slopes = np.einsum("l,nlm->nm", linear, Y[:, 1:] - Y[:, :1])
     J = sensitivity(known, Z).reshape(slopes.size, -1)
     norms = np.maximum(np.linalg.norm(J, axis=0), np.finfo(float).tiny)
-    return lapack.lstsq(J / norms, slopes.ravel(), rcond=_RANK_TOL)[0] / norms
+    return lapack.lstsq(J / norms, slopes.ravel(), rcond=TIGHT_RANK_TOL)[0] / norms
 
 
 def fit_new_unit(known, unit, Z, Y, weights, sign, correction=None):
@@ -264,7 +263,7 @@ class _NewUnitsProblem:
 
     def cost(self, x):
         W, corrections, factors = self._split(x)
-        if not np.abs(corrections).max() < _MAX_CORRECTION:
+        if not np.abs(corrections).max() < MAX_CORRECTION:
             return np.inf
         moved = self.activation(self.t * factors + corrections) - self.signs
         return float(np.sum((self.activation(self.base + moved @ W) @ self.V - self.Y) ** 2)) / self.size**2

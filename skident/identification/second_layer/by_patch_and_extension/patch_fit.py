@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.budget.constants import REMOVAL_STEPS
 from skident.linalg import lapack
 from skident.optim import DenseJacobian, fit_coefficients, levenberg_marquardt
 
@@ -29,10 +30,9 @@ _MAX_NORM = 2.0  # same
 _MIN_NEW_PART = 1e-6  # squared part of a candidate outside the tangent space of present units: bounds what it gains
 _MORE_UNITS = 3  # grown beyond the width, from the second cycle on, of which the least useful are removed
 _SLOW = 0.02  # relative gain of the cost below which a step is slow
-_FIRST_STEPS = 25  # budget of the first fit
+_FIRST_FIT = 25  # budget of the first fit
 _STEPS_PER_UNIT = 14  # budget after every new unit
 _N_REMOVED = 4  # budget of units whose removal is tried
-_REMOVAL_STEPS = 8  # budget of a fit without a unit
 _LAST_STEPS = 25  # budget of fits without a ridge
 _LAST_DAMPING = 1e-26  # their first damping: directions that change the outputs by 1e-13 per natural unit may move
 _MAX_CYCLES = 6  # budget of growing and pruning
@@ -191,7 +191,7 @@ def grow_to_width(fit, network, n_units, rng):
     """
     separate = fit.with_separate_offsets()
     options = {"slow": _SLOW, "target": _EXACT}
-    network, residual = separate.improved(network, _FIRST_STEPS, **options), np.inf
+    network, residual = separate.improved(network, _FIRST_FIT, **options), np.inf
     for cycle in range(_MAX_CYCLES):
         while network.width < n_units + (_MORE_UNITS if cycle else 0):
             network = separate.improved(_with_best_candidate(separate, network, rng), _STEPS_PER_UNIT, **options)
@@ -242,5 +242,5 @@ def _without_least_useful(fit, network):
     units = np.arange(network.width)
     residuals = [fit.residual(network.subset(units != j)) for j in units]
     order = np.argsort(residuals)[:_N_REMOVED]
-    tries = [fit.improved(network.subset(units != j), _REMOVAL_STEPS, slow=_SLOW) for j in order]
+    tries = [fit.improved(network.subset(units != j), REMOVAL_STEPS, slow=_SLOW) for j in order]
     return min(tries, key=fit.residual)

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from skident.budget.constants import EXACT_RANK_TOL
 from skident.network import get_activation
 from skident.optim import SeparableProblem, levenberg_marquardt
 from skident.oracle import NotIdentified
 
+from ...constants import MAX_RESIDUAL
 from ..downstream import preactivations_of
 from ..kernel.charts import ErfChart, TanhChart
 from ..kernel.curves import fit_curve, taylor_term
@@ -24,14 +26,12 @@ __all__ = ["known_patch_from_powers", "n_queries_of_patch"]
 _CENTERS = 12  # of Taylor coefficients, for one output: four per parameter of a curve
 _MORE_CENTERS = 5  # in addition, whatever the number of outputs
 _MAX_OUTPUT = 0.5  # of free units at the centers
-_NEARER = 0.7  # times the reach that serves where free units are at 0: elsewhere a side is nearer to saturation
+_NEARER_SIDE = 0.7  # times the reach that serves where free units are at 0: elsewhere a side is nearer to saturation
 _N_SMALLEST = 3  # smallest coefficients by which points are compared
-_OUTPUTS_PER_UNKNOWN = 4.0  # of the fit: overdetermined, so that a wrong minimum shows
+_FIT_OUTPUTS = 4.0  # of the fit: overdetermined, so that a wrong minimum shows
 _MAX_STEPS = 200  # budget of the fit
 _MAX_PARAMETER = 10.0  # log norm and bias in the fit: a unit is constant or a step beyond
 _START_BOUNDS = (3.0, 4.0, 5.0)  # of log norms and biases; the start is the best of these: curves leave some far off
-_MAX_RESIDUAL = 1e-4  # relative: from there on a fit of weights and bias corrections converges
-_RANK_TOL = 1e-13  # of second-layer outputs
 
 
 def n_queries_of_patch(rule, n_free, n_outputs):
@@ -70,7 +70,7 @@ def known_patch_from_powers(downstream, first):
 def _norms_and_biases(downstream, first, centers, H):
     """Norms and biases (m_2,) of second-layer units from the powers' coefficients at centers of one region."""
     order, parts = first.rule.order, []
-    rule = first.rule.with_reach(_NEARER * first.rule.reach)
+    rule = first.rule.with_reach(_NEARER_SIDE * first.rule.reach)
     for i, h in enumerate(H):
         chart = TanhChart() if downstream.center_outputs is None else ErfChart(h)
         tensors = taylor_coefficients(downstream.query, centers.subset([i]), chart, rule)
@@ -94,7 +94,7 @@ def _fitted(downstream, patch):
     """The same with norms, biases and output layer by least squares on outputs of the region."""
     known = patch.known
     m_2, m_L = known.output_weights.shape
-    n = int(np.ceil(_OUTPUTS_PER_UNKNOWN * (2 * m_2 + (m_2 + 1) * m_L) / m_L))
+    n = int(np.ceil(_FIT_OUTPUTS * (2 * m_2 + (m_2 + 1) * m_L) / m_L))
     region, others = SaturationRegion(downstream, patch.signs), np.flatnonzero(patch.signs)
     X = spread_points(region, known, others, patch.point[None], 2 * n)[:n]
     H = known.activation(downstream.preactivations(X)[:, known.units] + known.corrections)
@@ -103,7 +103,7 @@ def _fitted(downstream, patch):
     log_norms, biases, V, residual = _fit_norms_and_biases(
         H @ directions, downstream.query(X), np.log(norms), known.biases, known.activation
     )
-    if not residual < _MAX_RESIDUAL:
+    if not residual < MAX_RESIDUAL:
         message = f"no norms of second-layer units explain the outputs in a saturation region: residual {residual:.1e}"
         raise NotIdentified("second layer", "residual", message)
     W2 = directions * np.exp(log_norms)
@@ -119,7 +119,7 @@ def _fit_norms_and_biases(X, Y, log_norms, biases, activation):
         g, slopes = activation.jet(scaled + x[m:], 1)
         return np.column_stack([g, np.ones(len(g))]), np.hstack([slopes * scaled, slopes])
 
-    problem = SeparableProblem(columns, Y / size, np.tile(np.arange(m), 2), _RANK_TOL)
+    problem = SeparableProblem(columns, Y / size, np.tile(np.arange(m), 2), EXACT_RANK_TOL)
 
     def cost(x):
         return problem.cost(x) if np.abs(x).max() < _MAX_PARAMETER else np.inf

@@ -9,6 +9,7 @@ import numpy as np
 from skident.linalg import find_symmetric_powers, lapack, svd
 from skident.oracle import NotIdentified
 
+from ...constants import DIFFERENCE_STEP
 from ..kernel.charts import TanhChart, change_coordinates, powers_of_series, series_in_outputs
 from ..kernel.powers import OutputPowers, find_output_powers, fit_output_powers
 from ..kernel.taylor import choose_reach, taylor_coefficients
@@ -21,7 +22,6 @@ _MAX_STEPS = 30  # budget of Gauss-Newton steps per start
 _SLOW_IF_EQUAL = 0.5  # residual over the last one beyond which corrections may differ between regions
 _SLOW = 0.9  # residual over the last one that ends the steps with all parameters
 _MAX_STEP = 0.3  # of a parameter in one step
-_DIFFERENCE_STEP = 1e-6  # of parameters, central
 _N_STARTS = 6  # budget
 _CORRECTION_SD = 0.3  # of starts after the first, which is 0
 _MAX_GAP = 0.2  # ratio of singular values m_2 + 1 and m_2 at which no further start is tried
@@ -144,9 +144,9 @@ class _CoordinateProblem:
                 break
             n_free = len(params) if residual > _SLOW_IF_EQUAL * last else n_free
             last = min(residual, last)
-            steps = _DIFFERENCE_STEP * np.eye(3 * self.k)[:n_free]
+            steps = DIFFERENCE_STEP * np.eye(3 * self.k)[:n_free]
             changes = (self.rows(params + e) - self.rows(params - e) for e in steps)
-            J = np.stack([(left @ change @ right).ravel() for change in changes], axis=1) / (2.0 * _DIFFERENCE_STEP)
+            J = np.stack([(left @ change @ right).ravel() for change in changes], axis=1) / (2.0 * DIFFERENCE_STEP)
             step = lapack.lstsq(J, -E.ravel(), rcond=None)[0]
             params = params.copy()
             params[:n_free] += np.clip(step, -_MAX_STEP, _MAX_STEP)

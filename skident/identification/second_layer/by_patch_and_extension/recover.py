@@ -10,6 +10,7 @@ from skident.linalg import n_symmetric_entries, svd
 from skident.network import get_activation
 from skident.oracle import NotIdentified
 
+from ...constants import MAX_FILL, MAX_OUTPUT
 from ..downstream import Downstream
 from ..kernel.curves import fit_curves_in_regions
 from ..kernel.taylor import TaylorRule
@@ -34,14 +35,12 @@ _EXTENSION_COST = 3  # times its planned queries: walls are tried again
 _N_PAIRS = {2: 4, 3: 6, 4: 7, 5: 8}
 _N_PAIRS_IF_SEVERAL = {2: 6, 3: 10, 4: 10, 5: 10}
 _MAX_REACH = 0.9  # of the cube of hidden coordinates: 1 is the saturated unit
-_MAX_FILL = 0.93  # part of the space that m_2 powers of one output may fill: the power method needs the rest
 _MAX_FILL_IF_SEVERAL = 0.75  # same for several outputs
 _COEFFICIENTS_PER_UNIT = 3.5  # rows of coefficients, of all outputs together
 _CENTERS_PER_UNIT = 1.75  # at least
 # Outputs that are fitted.
 _OUTPUTS_PER_UNKNOWN = 2.8  # overdetermined, so that a wrong minimum shows
 _N_HELD_OUT = 40  # validation points per region
-_MAX_OUTPUT = 0.97  # of free units at all these points
 _MAX_RESIDUAL = 1e-9  # relative, of the held-out outputs: right networks leave 1e-13
 _MAX_CURVE_RESIDUAL = 0.5  # relative; curves beyond are no unit
 # Outputs that depend on others determine no more units.
@@ -93,7 +92,7 @@ def patch_design(n_inputs, widths):
         return None
     for order, n_pairs in (_N_PAIRS if m_L == 1 else _N_PAIRS_IF_SEVERAL).items():
         n_entries = m_L * n_symmetric_entries(k, order)
-        max_fill = _MAX_FILL if m_L == 1 else _MAX_FILL_IF_SEVERAL
+        max_fill = MAX_FILL if m_L == 1 else _MAX_FILL_IF_SEVERAL
         if m_2 <= max_fill * n_entries and m_2 + k + m_L <= n_entries:
             rule = TaylorRule(order, _MAX_REACH, n_pairs, in_cube=True)
             n_centers = int(np.ceil(0.5 * max(_COEFFICIENTS_PER_UNIT / m_L, _CENTERS_PER_UNIT) * (m_2 + k))) + 1
@@ -174,7 +173,7 @@ def _design_for_fewer_outputs(downstream, n_units):
 
 def _outputs_in_regions(downstream, regions, n):
     """The `PatchFit` of n points per region, all over the cube of free outputs."""
-    T = np.arctanh(downstream.rng.uniform(-_MAX_OUTPUT, _MAX_OUTPUT, (2 * n, len(regions.free))))
+    T = np.arctanh(downstream.rng.uniform(-MAX_OUTPUT, MAX_OUTPUT, (2 * n, len(regions.free))))
     which = np.repeat([0, 1], n)
     return PatchFit(T, which, downstream.query(regions.at(T, which)), check_deadline=downstream.check_deadline)
 

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.budget.constants import FINE_RANK_TOL
 from skident.linalg import lapack, svd
 from skident.oracle import NotIdentified
 
+from ...constants import MAX_OUTPUT
 from ..downstream import Downstream
 from ..kernel.patch import SATURATED, Patch
 
@@ -21,14 +23,12 @@ _WELL_CONDITIONED = 15.0  # condition of the free units' weights
 _ILL_CONDITIONED_COST = 9.0  # factor by which a worse conditioned choice has to be nearer
 _MAX_FREE_PREACTIVATION = 3.8  # of free units: outputs up to 0.999
 # Points of one region.
-_MAX_OUTPUT = 0.97  # of known units that are given an output
 _N_RAYS = 24  # per point, a third each random, near the base's direction, towards other bases
 _MIN_TURN = 0.1  # of a ray near the base's direction, in units of 1 / sqrt(D) of its distance
 _MAX_TURN = 3.0  # same
 _FAR = 0.3  # part of the largest distance up to which half of the points are moved without need: more variety
 _MIN_SINE = 1e-2  # between a weight vector and the span of others, below which units are not moved together
 _NO_RATE = 1e-12  # change of a pre-activation per distance below which it is constant: rounding of unit vectors
-_RANK_TOL = 1e-10  # of weights of known units, for moves that leave them unchanged
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class SaturationRegion:
         w = downstream.weights[:, wall.unit]
         near = np.abs(levels[:, known]) < downstream.margin + wall.reach
         A = downstream.weights[:, known] * near[:, None]
-        moves = w - (A @ (lapack.pinv(A, rcond=_RANK_TOL) @ w)[..., None])[..., 0]
+        moves = w - (A @ (lapack.pinv(A, rcond=FINE_RANK_TOL) @ w)[..., None])[..., 0]
         gains = moves @ w
         well = gains > _MIN_SINE**2 * (w @ w)
         moves = moves / np.where(well, gains, 1.0)[:, None]
@@ -210,7 +210,7 @@ def spread_points(region, known, others, bases, n, wall=None):
     for q in np.unique(sizes):
         count = int(np.sum(sizes == q))
         chosen = np.argsort(rng.uniform(size=(count, len(known.units))), axis=1)[:, :q]
-        levels = known.levels(rng.uniform(-_MAX_OUTPUT, _MAX_OUTPUT, (count, q)), chosen)
+        levels = known.levels(rng.uniform(-MAX_OUTPUT, MAX_OUTPUT, (count, q)), chosen)
         fixed = known.units[chosen]
         if wall is not None:
             fixed = np.column_stack([fixed, np.full(count, wall.unit)])

@@ -10,6 +10,7 @@ from skident.linalg import lapack, svd
 from skident.linalg.packing import insertion, packing_weights
 from skident.oracle import NotIdentified
 
+from ...constants import MAX_GAP
 from ...query_points import unit_rows
 from ..kernel.charts import exponents
 from ..kernel.patch import Patch
@@ -22,7 +23,6 @@ _MAX_CENTER_OUTPUT = 0.99  # in absolute value: a least-squares solution may lie
 _N_FREE_SETS = 60  # budget of random sets of free units
 _N_WELL_CONDITIONED = 20  # of them, one is chosen at random: another try gets another patch
 _MIN_POINTS = 0.9  # part of the planned points that has to be in reach: the design has a seventh to spare
-_MAX_GAP = 0.1  # ratio of singular values beyond which the second layer is not as wide as that
 _CLEAR_GAP = 1e-3  # ratio at which another width is certain enough to be named
 _SPARE_ROWS = 2  # beyond the rank that a gap needs to show
 
@@ -79,7 +79,7 @@ def powers_on_first_patch(downstream, design, n_powers, *, n_points_factor=1.0):
     rule = choose_reach(downstream.query, patch, chart, design.rule, downstream.rng)
     tensors = taylor_coefficients(downstream.query, patch, chart, rule)
     biases = _biases(downstream, tensors, free, n_powers)
-    if not biases.gap < _MAX_GAP:
+    if not biases.gap < MAX_GAP:
         raise _wrong_width(biases.n_powers, _biases(downstream, tensors, free, None), design.n_free)
     C = chart.coefficients(tensors, biases.center_outputs, rule.order)
     W2, coefficients, residual = decompose_into_powers(C, design.n_free, rule.order, biases.n_powers, downstream.rng)

@@ -11,6 +11,7 @@ from skident.linalg.packing import packing_weights
 from skident.optim import DenseNormalEquations, fit_coefficients, levenberg_marquardt
 from skident.oracle import NotIdentified
 
+from ...constants import DIFFERENCE_STEP
 from ...query_points import unit_rows
 from ..downstream import Downstream
 from ..kernel.charts import exponents
@@ -30,7 +31,6 @@ _MAX_REPEATS_OUT_OF_REACH = 1  # same if no patch is in reach
 _OFF_CENTER = 0.5  # center output beyond which the bias of a unit is corrected before it is tried again
 _MAX_START = 0.9  # center output of the start of a fit: 1 is a pole
 _MAX_CENTER_OUTPUT = 0.95  # center output in a fit
-_DIFFERENCE_STEP = 1e-6  # of the center output, central
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ class _UnitProblem:
         matrix, gradient = (D.T @ D) * (c @ c.T), np.sum((D.T @ fit.residual) * c, axis=1)
         if len(x) == len(u):
             return DenseNormalEquations(matrix, gradient)
-        step = _DIFFERENCE_STEP
+        step = DIFFERENCE_STEP
         moved = fit.project_out((self.targets(center - step) - self.targets(center + step)).T / (2.0 * step))
         mixed = np.sum((D.T @ moved) * c, axis=1)
         matrix = np.block([[matrix, mixed[:, None]], [mixed[None], np.sum(moved**2)]])

@@ -10,6 +10,7 @@ from skident.linalg import n_symmetric_entries
 from skident.network import get_activation
 from skident.oracle import NotIdentified
 
+from ...constants import MAX_FILL
 from ..by_patch_and_extension.extension import extend_to_all_units, n_queries_of_extension
 from ..by_patch_and_extension.patch_from_powers import known_patch_from_powers, n_queries_of_patch
 from ..downstream import PowerSums, network_from_curves, preactivations_of
@@ -20,7 +21,7 @@ from .further_units import recover_further_units
 
 __all__ = ["PowerDesign", "power_designs", "recover_by_powers"]
 
-_MAX_TRIES = 4  # each with another first patch
+_PATCH_TRIES = 4  # each with another first patch
 _MORE_POINTS = 0.3  # relative, on the first patch of each further try
 _MORE_PAIRS = 1  # of nodes, in each further try
 
@@ -35,11 +36,11 @@ def recover_by_powers(downstream, design, n_units=None, *, callback=None):
     with few queries; if that fails or costs more, they are freed one by one on further patches.
     `callback` is called with the numbers of known units and of all units. Raises NotIdentified.
     """
-    for attempt in range(_MAX_TRIES):
+    for attempt in range(_PATCH_TRIES):
         try:
             return _recover(downstream, design, n_units, attempt, callback)
         except NotIdentified as error:
-            if error.final or attempt == _MAX_TRIES - 1:
+            if error.final or attempt == _PATCH_TRIES - 1:
                 raise
 
 
@@ -99,7 +100,6 @@ _ROWS_PER_RANK = 1.15  # rows of coefficients per rank of those that determine t
 _MORE_ROWS = 4  # in addition
 _EQUATIONS_PER_LINEAR_UNKNOWN = 1.1  # of a further unit: equations linear in its weights, which give the start
 _EQUATIONS_PER_UNKNOWN = 1.3  # of a further unit: all equations
-_MAX_FILL = 0.93  # part of the space of order-p coefficients that m_2 powers may fill: the power method needs the rest
 # Cost factors: ways that work less often, or farther out, are taken only if they cost that much less.
 _CROWDED = 0.75  # fill beyond which the powers get worse conditioned
 _CROWDED_SLOPE = 5.0  # cost factor per fill beyond
@@ -140,7 +140,7 @@ def _design(D, widths, p, k):
     """The design with k free units and order p; None if powers, points or sign patterns do not suffice."""
     m_1, m_2, _ = widths
     fill = m_2 / n_symmetric_entries(k, p)
-    if n_symmetric_entries(k, p) < m_2 + k + 1 or fill > _MAX_FILL:
+    if n_symmetric_entries(k, p) < m_2 + k + 1 or fill > MAX_FILL:
         return None
     rule = TaylorRule(p, _REACH[p], _N_PAIRS_IF_WIDE[p] if m_2 >= _WIDE else _N_PAIRS[p])
     further_rule = rule if p >= _ACCURATE_ORDER else TaylorRule(p, _REACH[p], _N_PAIRS[p])

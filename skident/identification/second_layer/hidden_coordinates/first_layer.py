@@ -6,29 +6,29 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from skident.budget.constants import FAR_SATURATED
 from skident.linalg import lapack
 from skident.network import get_activation
 from skident.oracle import NotIdentified
 
+from ...constants import POINTS_PER_UNIT
 from ...saturating.biases import biases_from_gradients, gradient_step, null_dimension, preactivation_gradients
 from ...saturating.first_layer import FirstLayer
 from ...saturating.norms import EXPONENTIAL_RATES, refine_norms
 
 __all__ = ["Gradients", "exact_first_layer", "measured_nearby", "n_gradient_points", "next_width"]
 
-_FAR = 50.0  # pre-activations of saturated units, over the rate of the activation: exp(-50) is below rounding
 _PLACES = 3  # profiles per unit: one in 16 is flat, and the median ignores one of three
 _SPREAD = 1.6  # standard deviation of pre-activations at gradients, over the rate: units bend, few saturate
 _SPARE_COLUMNS = 6  # null vectors per group of units, at least
 _SPARE_SHARE = 8  # or one per so many second-layer units
 _POINTS_PER_COLUMN = 3.15  # equations of a group: three unknowns per column, 5 % more
-_POINTS_PER_UNIT = 4.5  # scalar equations per unit if the second layer is narrower than the first
 _MORE_POINTS = 10  # in addition, for small layers
 _PROFILE_POINTS = 8  # points beyond the width of the second layer, at which the tensor has full rank
 _PASSES = 4  # budget: one or two suffice, each starts from better norms and biases
 _USABLE = 1e-2  # residual of the null spaces from which the linearized equations converge
 _EXACT = 1e-3  # `_USABLE` for biases to about 1e-6: the polish mends them
-_GAIN = 0.5  # factor by which a pass must lower the residual: what is left else is the error of the gradients
+_PASS_GAIN = 0.5  # factor by which a pass must lower the residual: what is left else is the error of the gradients
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def measured_nearby(oracle, first, activation, rng):
     ``m_1 <= D`` and x = pinv(W^T)(z - b), the other units can be saturated close to the center.
     """
     m, g = len(first.biases), get_activation(activation)
-    far, inverse, found = _FAR / EXPONENTIAL_RATES[activation], lapack.pinv(first.weights), []
+    far, inverse, found = FAR_SATURATED / EXPONENTIAL_RATES[activation], lapack.pinv(first.weights), []
     for _ in range(_PLACES):
         corners = far * rng.choice([-1.0, 1.0], size=(m, m))
         np.fill_diagonal(corners, 0.0)
@@ -67,7 +67,7 @@ def group_size(m_1, m_2, m_L):
 def n_gradient_points(m_1, m_2, m_L):
     """Points at which gradients are queried, ``4 m_1`` queries each."""
     if m_2 < m_1:
-        return max(int(np.ceil(_POINTS_PER_UNIT * m_1 / m_L)) + _MORE_POINTS, m_2 + _PROFILE_POINTS)
+        return max(int(np.ceil(POINTS_PER_UNIT * m_1 / m_L)) + _MORE_POINTS, m_2 + _PROFILE_POINTS)
     return int(_POINTS_PER_COLUMN * group_size(m_1, m_2, m_L) * m_L) + _MORE_POINTS
 
 
@@ -102,7 +102,7 @@ def exact_first_layer(oracle, first, activation, widths, rng):
         if residual < _USABLE:
             exact = replace(first, weights=first.weights * scales, biases=first.biases * scales + biases)
             best = Gradients(exact, scales * Z + biases, G / scales, residual, widths[k])
-            if residual < _EXACT or residual > _GAIN * before:
+            if residual < _EXACT or residual > _PASS_GAIN * before:
                 return best
             first, before = exact, residual
         else:

@@ -10,6 +10,7 @@ from skident.linalg import jennrich, lapack, svd
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified
 
+from ...constants import MENDED_RESIDUAL, NORMAL_RANK_TOL
 from ...saturating.norms import EXPONENTIAL_RATES
 from ..downstream import RecoveredNetwork
 from .coordinates import HiddenModel, hessian_queries
@@ -18,8 +19,6 @@ from .profiles import fit_profiles
 
 __all__ = ["hidden_coordinate_queries", "recover_in_hidden_coordinates"]
 
-_RANK_TOL = 1e-7  # singular value of the tensor, relative to the largest, below which a unit has no effect
-_MAX_RESIDUAL = 0.05  # relative, of outputs: what the polish still mends; a network with wrong units leaves more
 _READOUT_RANK_TOL = 1e-12  # of units' outputs: rounding
 _FEWER_UNITS = 3  # by which the rank of gradients exceeds m_2 if errors of norms, 1e-3, hide as many null vectors
 _N_HESSIANS = 6  # with one output: two mixtures of two determine directions, more of them average errors
@@ -59,7 +58,7 @@ def recover_in_hidden_coordinates(oracle, first, activation, n_units, rng):
     V = lapack.lstsq(A, outputs, rcond=_READOUT_RANK_TOL)[0]
     spread = max(float(np.linalg.norm(outputs - outputs.mean(axis=0))), np.finfo(float).tiny)
     residual = float(np.linalg.norm(A @ V - outputs)) / spread
-    if not residual < _MAX_RESIDUAL:
+    if not residual < MENDED_RESIDUAL:
         raise NotIdentified(
             "second layer",
             "residual",
@@ -74,7 +73,7 @@ def _second_layer(found, model, rng):
     g, n_units = get_activation(model.activation), found.n_next
     T = np.moveaxis(found.slopes, 2, 0) / np.swapaxes(g.jet(found.Z, 1)[1], 0, 1)[:, :, None]  # (m_1, n, m_L)
     span, values, _ = svd(T.reshape(len(T), -1), full_matrices=False)
-    n_seen = int(np.count_nonzero(values >= _RANK_TOL * values[0]))
+    n_seen = int(np.count_nonzero(values >= NORMAL_RANK_TOL * values[0]))
     if n_seen < n_units:
         raise NotIdentified("second layer", "width", f"gradients show {n_seen} second-layer units, not {n_units}")
     with warnings.catch_warnings():

@@ -16,7 +16,7 @@ from .profiles import fit_curvatures
 __all__ = ["FEW_UNITS", "two_layers_queries", "two_layers_start"]
 
 _N_BASES = 3  # points: directions of the second layer are equal at all of them
-_ROUNDS = 2  # further points, at which second-layer units are linear; the second one only if units are missing
+_LINEAR_POINTS = 2  # further points, at which second-layer units are linear; the second one only if units are missing
 _NEARLY_ALL = 0.85  # share of m_2 third-layer units from which others are assumed to be missing
 _AWAY = 0.3  # standard deviation of base points but the first, in outputs of tanh units
 _SPREAD = 0.25  # of points around a base (tuned on 40-40-30-20-10: 0.2 to 0.4 are alike)
@@ -55,7 +55,7 @@ class _Base:
 def two_layers_queries(n_units, n_outputs):
     """Queries of one start."""
     n_hessians = _OVERSAMPLING * (1.0 + _EXCESSES[0]) * n_units / n_outputs
-    return int((_N_BASES + _ROUNDS) * n_hessians * (hessian_queries(n_units) + 2 * n_units))
+    return int((_N_BASES + _LINEAR_POINTS) * n_hessians * (hessian_queries(n_units) + 2 * n_units))
 
 
 def two_layers_start(model, basis, trial, rng):
@@ -87,7 +87,7 @@ def two_layers_start(model, basis, trial, rng):
     if np.median(residuals) > _MAX_CURVATURE_RESIDUAL:
         return None
     linear = np.empty((0, n_units))
-    for _ in range(_ROUNDS):
+    for _ in range(_LINEAR_POINTS):
         at = _where_linear(model, basis, U.T * norms, biases)
         bases.append(_observed(model, basis, at, _SPREAD_LINEAR, dimension, rng))
         U, others = _by_known(bases[-1], U)

@@ -13,6 +13,7 @@ from skident.linalg import jennrich, lapack, svd
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified
 
+from ...constants import MIN_OUTPUTS
 from ..downstream import RecoveredNetwork
 from .coordinates import HiddenModel
 from .profiles import fit_profiles
@@ -20,14 +21,13 @@ from .two_layer_start import two_layers_start
 
 __all__ = ["MIN_OUTPUTS", "recover_two_layers", "second_layer_span"]
 
-MIN_OUTPUTS = 3  # from which the gradient has more entries than there are directions
 _SPAN_POINTS = 2.0  # gradients per dimension of the span of second-layer weights
 _FIT_SPREAD = 1.6  # standard deviation of first-layer pre-activations of the fit, over the rate
 _VALUES_PER_PARAMETER = 4.0  # of the fit: with fewer, it fits samples and not the network while it is far from both
 _STEPS = 15  # of a fit, between checks whether it converges
 _STEPS_LARGE = 5  # `_STEPS` of large networks, whose steps take seconds
 _ROUNDS = ((600, 40), (np.inf, 10))  # of so many steps, by the number of parameters up to which they are fast (budget)
-_GAIN = 0.9  # of the residual by every round, or the next directions are tried
+_ROUND_GAIN = 0.9  # of the residual by every round, or the next directions are tried
 _SLOW = 0.05  # residual above which a round that gains less ends a fit; `_NEARLY` for large networks
 _NEARLY = 3e-4  # residual from which a fit converges quadratically if no unit is redundant
 _RANK_GAP = 0.2  # ratio of singular values at the rank of a tensor: the fit leaves errors of 1e-4, not zeros
@@ -132,7 +132,7 @@ def _fitted(model, basis, start, rng, tol, deadline):
                 fit, residual = (other, left) if left < tol else (fit, residual)
         if not small and residual > _NEARLY:
             fit = _grown(fit, basis, deadline, rng)
-        stuck = residual > _GAIN * before and residual > slow
+        stuck = residual > _ROUND_GAIN * before and residual > slow
         if residual < tol or stuck or time.perf_counter() > deadline:
             break
     return fit, residual

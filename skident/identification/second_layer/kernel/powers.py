@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skident.budget import check_deadline
+from skident.budget.constants import DAMPED_STEPS, NEWTON_STEPS, STRONG_DAMPING
 from skident.linalg import find_symmetric_powers, lapack, svd, symmetric_power
 from skident.linalg.symmetric_rank_one import power_jacobian
 from skident.optim import DenseNormalEquations, fit_coefficients, levenberg_marquardt
@@ -23,9 +24,6 @@ _STARTS_PER_UNIT = 10  # random starts per dimension and round; nearly every one
 _MAX_ROUNDS = 20  # budget
 _MAX_IDLE_ROUNDS = 3  # without gain: 30 starts per unit
 _GAIN = 0.99  # a round that lowers the largest distance by less has gained nothing
-_NEWTON_STEPS = 15  # budget: 4 damped ones and a few that converge quadratically
-_DAMPED_STEPS = 4  # of these, far from a solution
-_STRONG_DAMPING = 1e-2  # relative to the trace of the normal equations: shortens the damped steps
 _WEAK_DAMPING = 1e-9  # same: only keeps them regular
 # Cosine of two that are one unit: the directions that are known worst differ by 3e-2 between starts.
 _SAME_COSINE = 1.0 - 5e-4
@@ -156,13 +154,13 @@ def fit_output_powers(start, rows):
 def _projected(units, basis):
     """Each unit moved towards the span of a basis by Gauss-Newton steps on its distance."""
     k = units.directions.shape[1]
-    for step in range(_NEWTON_STEPS):
+    for step in range(NEWTON_STEPS):
         r, J = units.flat, units.tangents
         r, J = r - (r @ basis) @ basis.T, J - basis @ (basis.T @ J)
         A = np.swapaxes(J, 1, 2) @ J
         A[:, :k, :k] += units.directions[:, :, None] * units.directions[:, None]  # norms stay as they are
         A[:, k:, k:] += units.output_directions[:, :, None] * units.output_directions[:, None]
-        damping = _STRONG_DAMPING if step < _DAMPED_STEPS else _WEAK_DAMPING
+        damping = STRONG_DAMPING if step < DAMPED_STEPS else _WEAK_DAMPING
         A += damping * np.trace(A, axis1=1, axis2=2)[:, None, None] * np.eye(A.shape[1])
         steps = -lapack.solve(A, np.einsum("ndk,nd->nk", J, r)[:, :, None])
         units = units.like(units.vector + steps.ravel())

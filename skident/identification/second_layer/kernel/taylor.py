@@ -18,7 +18,7 @@ _MAX_AXIS_SETS = 400  # budget of candidate directions per number of combined ax
 _REACH_RATIO = 0.7  # of successive reaches tried: truncation falls by about 0.7^(2 n_pairs - order) each time
 _N_REACHES = 12  # budget of reaches tried, down to 0.02 of the largest
 _MAX_WORSE = 2  # reaches in a row that are worse than the best one: rounding only grows from there on
-_N_LINES = 8  # budget of lines along which reaches are compared: each reach costs 2 n_pairs queries per line
+_REACH_LINES = 8  # budget of lines along which reaches are compared: each reach costs 2 n_pairs queries per line
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,8 @@ def choose_reach(query, patch, chart, rule, rng):
 
     Of successively smaller reaches, the one whose coefficients along random directions agree best with the next.
     """
-    some = rng.permutation(len(patch.points))[:_N_LINES]
-    directions = rng.standard_normal((1 + _N_LINES // len(some), len(patch.free)))
+    some = rng.permutation(len(patch.points))[:_REACH_LINES]
+    directions = rng.standard_normal((1 + _REACH_LINES // len(some), len(patch.free)))
     directions = rule.scaled(directions / np.linalg.norm(directions, axis=1, keepdims=True))
     part = patch.subset(some)
     rules = [rule.with_reach(rule.reach * _REACH_RATIO**j) for j in range(_N_REACHES)]
