@@ -217,9 +217,9 @@ def _inexact_rows():
 
 def _smooth_rows():
     shapes = {
-        "tanh": ((10, 8, 1), (20, 16, 12, 1), (6, 12, 5, 3), (17, 24, 24, 6)),
-        "sigmoid": ((10, 8, 5, 1), (6, 24, 1)),
-        "erf": ((10, 8, 1),),
+        "tanh": ((10, 8, 1), (20, 16, 12, 1), (6, 12, 5, 3), (17, 24, 24, 6), (10, 20, 8, 1), (24, 24, 24, 2)),
+        "sigmoid": ((10, 8, 5, 1), (6, 24, 1), (12, 12, 12, 2)),
+        "erf": ((10, 8, 1), (8, 6, 4, 1)),
         "gelu": ((10, 16, 1),),
         "softplus": ((10, 16, 1),),
     }
@@ -229,6 +229,9 @@ def _smooth_rows():
     yield Row("tanh 20-16-10-5 through tanh", random("tanh", 20, 16, 10, 5), through("tanh"))
     hints = {"layer_widths": (16, 10, 5), "activation": "tanh", "output_activation": "tanh"}
     yield Row("tanh 20-16-10-5 through tanh, given", random("tanh", 20, 16, 10, 5), through("tanh"), hints)
+    for sizes in ((12, 12, 8, 2), (10, 8, 6, 1), (8, 20, 12, 2)):
+        name, widths = "-".join(map(str, sizes)), {"layer_widths": sizes[1:], "activation": "tanh"}
+        yield Row(f"tanh {name}, given", random("tanh", *sizes), given=widths, seconds=25.0)
     yield Row("tanh 14-10-8-6-1", random("tanh", 14, 10, 8, 6, 1), seconds=25.0)
     for data, hidden in (("diabetes", (10, 6)), ("digits", (20,))):
         yield Row(f"tanh trained on {data} {hidden}", trained(data, "tanh", *hidden))

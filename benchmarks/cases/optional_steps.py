@@ -32,25 +32,46 @@ def _always(value):
     return lambda *_, **__: value
 
 
-_PIECEWISE, _METHODS = "identification.piecewise", "identification.methods"
-STEPS = {
-    step.name: step
-    for step in (
-        Step(
-            "units of nearby points", "relu", {f"{_PIECEWISE}.deep.network:add_units_of_nearby_points": _always(False)}
-        ),
-        Step("maxout before the deep search", "relu", {f"{_METHODS}.relu:_maxout": _refuses}),
-        Step(
-            "automatic leaky reading",
-            "relu",
-            {
-                f"{_METHODS}.relu:_relu_or_leaky": lambda p: importlib.import_module(
-                    f"skident.{_METHODS}.relu"
-                )._shallow(p, "relu")
-            },
-        ),
-    )
+def _plain_relu(problem):
+    return importlib.import_module("skident.identification.methods.relu")._shallow(problem, "relu")
+
+
+_METHODS, _DEEP = "identification.methods", "identification.piecewise.deep"
+_MANY, _SECOND = "identification.piecewise.many_layers", "identification.methods.second_layer"
+_SMOOTH = "tanh|sigmoid|erf|logistic"
+_PLACES = {  # name: rows, places and what stands there instead
+    "second layer by all units free": (_SMOOTH, {f"{_SECOND}:all_free_design": _always(None)}),
+    "second layer by powers": (_SMOOTH, {f"{_SECOND}:power_designs": _always([])}),
+    "second layer by extension": (_SMOOTH, {f"{_SECOND}:extension_design": _always(None)}),
+    "second layer by fits": (_SMOOTH, {f"{_SECOND}:fit_design": _always(None)}),
+    "patches": (
+        _SMOOTH,
+        {f"{_SECOND}:applies": _always(False), f"{_METHODS}.discovery:second_layer_on_patches": _always(None)},
+    ),
+    "hidden coordinates": (
+        _SMOOTH,
+        {
+            f"{_METHODS}.hidden_coordinates:applies": _always(False),
+            f"{_METHODS}.discovery:second_layer_in_hidden_coordinates": _always(None),
+        },
+    ),
+    "three layers in hidden coordinates": (
+        _SMOOTH,
+        {f"{_METHODS}.discovery:two_layers_in_hidden_coordinates": _always(None)},
+    ),
+    "noisy steps": (_SMOOTH, {f"{_METHODS}.noisy_steps:METHOD.refuses": _always("left out")}),
+    "units of nearby points": ("relu", {f"{_DEEP}.network:add_units_of_nearby_points": _always(False)}),
+    "maxout before the deep search": ("relu", {f"{_METHODS}.relu:_maxout": _refuses}),
+    "automatic leaky reading": ("relu", {f"{_METHODS}.relu:_relu_or_leaky": _plain_relu}),
+    "deeper facets dropped": ("relu", {f"{_DEEP}.layer_units:LayerUnits.drop_deeper_facets": _always(0)}),
+    "facets that end at others": ("relu", {f"{_DEEP}.layer_units:ends_at_others": _always(False)}),
+    "critical points of all layers first": ("relu", {f"{_METHODS}.relu:_has_shared_critical_points": _always(False)}),
+    "facets of many layers dropped": ("relu", {f"{_MANY}.units:drop_facets": _always(None)}),
+    "short lines to unseen weights": ("relu", {f"{_MANY}.units:complete_unit": _always(False)}),
+    "linear directions": ("relu", {f"{_MANY}.network:linear_direction": _always(None)}),
+    "units from clusters": ("relu", {f"{_MANY}.units:LayerSearch.from_clusters": _always(None)}),
 }
+STEPS = {name: Step(name, rows, places) for name, (rows, places) in _PLACES.items()}
 
 
 def leave_out(name):
