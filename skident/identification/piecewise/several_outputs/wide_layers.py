@@ -7,7 +7,7 @@ import numpy as np
 from skident.linalg import lapack
 from skident.oracle import NotIdentified
 
-from ...constants import EQUAL_JUMP, NEAR_SHARE, POSITION_TOL, SAME_NORMAL
+from ...constants import EQUAL_JUMP, NEAR_SHARE, POSITION_TOL, READOUT_RADII, SAME_NORMAL
 from .first_layer import random_line
 from .lines_across import line_across_missing
 from .rare_units import rare_units
@@ -44,7 +44,6 @@ _SIGN_STEPS = 8  # of reweighted least squares
 _INLIER = 1e-7  # relative residual of the signs' equations beyond which they count less
 _SAMPLES_FOR_SIGNS = 8  # of the second layer, at which outputs show its signs
 _MORE_SAMPLES = 40  # beside these
-_RADII = (0.5, 1.0, 2.0, 3.0)  # standard deviations of these
 
 
 class WideLayers:
@@ -274,7 +273,7 @@ class WideLayers:
         """At least n random points (k, D) near the center, and outputs (k, m_L) there; they are queried once."""
         known = 0 if self.samples is None else len(self.samples[0])
         if known < n:
-            X = np.array(_RADII)[np.arange(n - known) % len(_RADII), None] * self.rng.standard_normal(
+            X = np.array(READOUT_RADII)[np.arange(n - known) % len(READOUT_RADII), None] * self.rng.standard_normal(
                 (n - known, self.space.n_coordinates)
             )
             X = self.space.within_reach(X)
