@@ -76,3 +76,6 @@ ROOT_2PI = (2.0 * math.pi) ** 0.5  # normalization of the standard normal densit
 MAX_WEIGHT = 2.0  # outgoing weight of a new unit, relative to the largest one of its layer
 SUM_TOL = 1e-4  # rounding of the sum of a thousand probabilities in single precision
 MOST_FLIPS = 256  # combinations of signs of units that explain a linear part and are listed (budget)
+WIDE_OUTPUTS = 5.0  # outputs per parameter of a wide fit: with 4 more of them end in local minima
+SAME_MINIMUM = 1e-3  # relative difference of the losses of two fits that ended in one minimum
+LARGEST_ORDER = 1000  # of an eigendecomposition, which takes a second (budget)
