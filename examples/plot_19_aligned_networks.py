@@ -20,7 +20,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from torch import nn
 
-from skident.network import align_modules
+from skident import align_modules
 from skident.training.net import Training, fit_module
 
 PLACES = np.linspace(0.0, 1.0, 25)

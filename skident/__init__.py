@@ -39,7 +39,7 @@ _load, __dir__, __all__ = lazy_loader.attach(
             "NetworkIdentifier",
         ],
         "landscape": ["QuadraticNetClassifier", "QuadraticNetRegressor", "landscape_certificate", "phase_transition"],
-        "network": ["FeedforwardNetwork"],
+        "network": ["FeedforwardNetwork", "align_modules"],
         "saddle": ["SaddleEscapeAnalyzer", "SaddleToSaddleClassifier", "SaddleToSaddleRegressor"],
         "samples": ["PassiveNetworkIdentifier", "TensorReLURegressor"],
     },

@@ -57,6 +57,7 @@ from .landscape import QuadraticNetRegressor as QuadraticNetRegressor
 from .landscape import landscape_certificate as landscape_certificate
 from .landscape import phase_transition as phase_transition
 from .network import FeedforwardNetwork as FeedforwardNetwork
+from .network import align_modules as align_modules
 from .saddle import SaddleEscapeAnalyzer as SaddleEscapeAnalyzer
 from .saddle import SaddleToSaddleClassifier as SaddleToSaddleClassifier
 from .saddle import SaddleToSaddleRegressor as SaddleToSaddleRegressor

@@ -65,7 +65,7 @@ SMALL_CLASSIFIER = make_pipeline(
     StandardScaler(), MLPClassifier(hidden_layer_sizes=(3,), activation="tanh", solver="lbfgs", random_state=0)
 )
 # From large weights with long steps: as few epochs as the checks' scores allow.
-FAST = {"init_scale": 1.0, "relative_step": 0.1, "finish_rate": 0.1, "max_iter": 30, "record_every": 30}
+FAST = {"init_scale": 1.0, "relative_step": 0.1, "max_iter": 30, "record_every": 30}
 ESTIMATORS = {
     "extractor": EntangledWeightExtractor(),
     "extractor of a callable": EntangledWeightExtractor(Units("tanh", 3), layer_widths=(3, 1)),

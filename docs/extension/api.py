@@ -14,8 +14,6 @@ PACKAGES = {  # every package with an `__all__`, tasks first
 }
 CONSTANTS = {  # what a number or a dict cannot say of itself
     "ACTIVATIONS": "The activations by name: a dict of `Activation`.",
-    "DERIVATIVES": "The ways to derivatives of a black box that `Oracle` accepts, as a tuple of names.",
-    "MAX_NOISE": "Noise, relative to the standard deviation of the outputs, above which a black box is refused.",
 }
 FOREIGN = "BaseEstimator,RegressorMixin,ClassifierMixin,TransformerMixin,ClassNamePrefixFeaturesOutMixin,NeuralNet"
 

@@ -11,7 +11,6 @@ __all__ = ["PROBE_ROWS", "BatchProbe", "probe_batches", "spread_rows"]
 
 PROBE_ROWS = 4  # rows queried as one batch; the first half of them again, one at a time
 _HALF = PROBE_ROWS // 2
-_REPEATS = PROBE_ROWS + _HALF  # queries that distinguish noise from batch dependence
 _FALSE_ALARM = 1e-4  # probability that noise counts as batch dependence, which costs time but no correctness
 
 

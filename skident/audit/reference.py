@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.budget.constants import SUM_TOL
 from skident.network import FeedforwardNetwork
 from skident.oracle import are_probabilities, check_probabilities
 from skident.oracle.black_box import (
@@ -20,7 +21,6 @@ from .links import VALUES, Probabilities
 
 __all__ = ["Reference", "in_single", "method_of"]
 
-_OUTSIDE = 1e-4  # by which probabilities leave [0, 1], or their sum 1: rounding of a thousand of them in float32
 _AS_LOGITS = 0.1  # mean difference, over the deviation of the logits, of outputs that lack their softmax
 
 
@@ -72,7 +72,7 @@ class Reference:
             link, Z = Probabilities(given), self.logits(X)
             nearer = given != wanted or np.abs(Y - link.values(Z)).mean() < np.abs(Y - Z).mean()
             step = 10.0**-precision.decimals if precision.kind == "decimals" else 0.0
-            alike = are_probabilities(Y, max(_OUTSIDE, 0.5 * step))
+            alike = are_probabilities(Y, max(SUM_TOL, 0.5 * step))
             if nearer and alike or self.probabilities and (alike or not _are_logits(Y, Z)):
                 check_probabilities(Y, precision)
                 return self.logits, link, False

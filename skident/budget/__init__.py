@@ -16,17 +16,7 @@ from .travel import with_budget
 
 __all__ = [
     "MemoryLimitError",
-    "Moment",
-    "OutOfBudgetError",
-    "check_deadline",
-    "chunk_bytes",
-    "chunks",
     "config_context",
     "get_config",
-    "memory_allows",
-    "require_memory",
-    "rows_at_once",
     "set_config",
-    "time_limit",
-    "with_budget",
 ]

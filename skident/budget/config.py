@@ -103,7 +103,7 @@ def config_context(*, max_memory=None):
     -----
     The configuration holds for the current thread or asynchronous task, and for the joblib workers that skident starts
     from it; every worker may use as much. Chunks have a sixteenth of the limit. Their sizes change sums by rounding
-    only.
+    only. A kernel that needs more than the limit raises a `MemoryLimitError`, a ValueError that names the bytes.
 
     Examples
     --------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 
 EPS = sys.float_info.epsilon  # spacing of float64 numbers at 1
@@ -69,3 +70,12 @@ STEPS = 30  # of a search or fit from far (budget)
 STRONG_DAMPING = 1e-2  # relative to the trace of the Gauss-Newton matrix: shortens the damped steps
 UNIFORM = 12.0 ** (-0.5)  # standard deviation of an error uniform over one spacing
 WORSE_THAN_LINEAR = 0.03  # R^2 or accuracy below that of a linear model from which a warning is due
+REPEATED_ROWS = 2**17  # rows up to which repeated ones are searched for (budget)
+ROWS_PER_PARAMETER = 64  # of more rows, a part is enough for the Gauss-Newton matrix
+ROOT_2PI = (2.0 * math.pi) ** 0.5  # normalization of the standard normal density
+MAX_WEIGHT = 2.0  # outgoing weight of a new unit, relative to the largest one of its layer
+SUM_TOL = 1e-4  # rounding of the sum of a thousand probabilities in single precision
+MOST_FLIPS = 256  # combinations of signs of units that explain a linear part and are listed (budget)
+WIDE_OUTPUTS = 5.0  # outputs per parameter of a wide fit: with 4 more of them end in local minima
+SAME_MINIMUM = 1e-3  # relative difference of the losses of two fits that ended in one minimum
+LARGEST_ORDER = 1000  # of an eigendecomposition, which takes a second (budget)

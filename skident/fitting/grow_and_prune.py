@@ -9,7 +9,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.linalg
 
-from skident.budget.constants import COARSE_FTOL, GROWTH_DAMPING, GROWTH_STEPS, REMOVAL_DAMPING, REMOVAL_STEPS
+from skident.budget.constants import (
+    COARSE_FTOL,
+    GROWTH_DAMPING,
+    GROWTH_STEPS,
+    MAX_WEIGHT,
+    REMOVAL_DAMPING,
+    REMOVAL_STEPS,
+)
 from skident.linalg import lapack
 from skident.optim import levenberg_marquardt, one_blas_thread
 
@@ -17,7 +24,6 @@ __all__ = ["GrowPruneLimits", "damp", "grow_and_prune", "prune_within_tolerance"
 
 _N_CANDIDATES = 400  # random units of which the best is added (budget)
 _SIZES = (0.3, 3.0)  # of candidates' weights, relative to those of a pre-activation of variance 1
-_MAX_OUTPUT_WEIGHT = 2.0  # of a new unit, relative to the largest one there is
 _EXCHANGED_SHARE = 5.0  # one unit in so many is exchanged in a cycle
 _FINAL_STEPS = 60  # of the fit at the width wanted
 _PATIENCE = 8  # steps
@@ -199,7 +205,7 @@ def _grown(problem, params, n_more, rng, temperature):
     columns = np.einsum("nk,pq->npqk", U, np.eye(m_L)).reshape(n * m_L, -1)
     columns -= J @ scipy.linalg.cho_solve(factor, J.T @ columns, check_finite=False)
     columns = columns.reshape(n * m_L, m_L, _N_CANDIDATES)
-    largest = _MAX_OUTPUT_WEIGHT * np.abs(V[:-1]).max()
+    largest = MAX_WEIGHT * np.abs(V[:-1]).max()
     for _ in range(n_more):
         squares = np.maximum(np.sum(columns**2, axis=0), _MIN_SQUARE * n)
         overlaps = np.einsum("n,npk->pk", r, columns)

@@ -12,6 +12,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from sklearn.exceptions import ConvergenceWarning
 
+from skident.budget.constants import WIDE_OUTPUTS
 from skident.network import FeedforwardNetwork
 from skident.optim import best_of, in_order
 
@@ -23,7 +24,6 @@ __all__ = ["StartLimits", "fit_from_random_starts", "fit_smallest_network", "ran
 _ROUNDS = ((1.0, 2), (1.2, 6), (1.5, 6), (2.0, 8), (3.0, 100))  # factor of the hidden widths, and number of starts
 _NEAR_RESIDUAL = 1e-4  # a residual close to `tol`
 _MAX_NEAR = 6  # starts that end there, after which only a limit of networks is taken to fit the samples
-_OUTPUTS_PER_PARAMETER = 5.0  # of the wide network: 4 leave wide fits more local minima
 _OUTPUTS_AT_TRUE_WIDTH = 4.0  # with one hidden layer and several outputs, which have few local minima
 _OUTPUTS_ONE_LAYER = 2.5  # without hidden layers: no local minima to speak of
 _FIRST_SIZE = 8  # units of layers of unknown width at first; doubled until a fit succeeds
@@ -124,7 +124,7 @@ def _n_samples(n_inputs, architecture, wide):
     """Samples that a fit of the wide network needs."""
     few = _OUTPUTS_ONE_LAYER if len(wide.widths) == 1 else _OUTPUTS_AT_TRUE_WIDTH
     easy = len(wide.widths) <= 2 and wide == architecture and wide.n_outputs > 2
-    return 30 + int((few if easy else _OUTPUTS_PER_PARAMETER) * wide.n_parameters(n_inputs) / wide.n_outputs)
+    return 30 + int((few if easy else WIDE_OUTPUTS) * wide.n_parameters(n_inputs) / wide.n_outputs)
 
 
 def _from_one_start(U, Y, architecture, wide, stem, tol, deadline, seed):
@@ -172,7 +172,7 @@ def fit_smallest_network(
             return None, best
         if unknown and size == _SLOW_SIZE and limits.deadline == np.inf:
             warnings.warn(_SLOW_WARNING, ConvergenceWarning, stacklevel=2)
-        samples = draw_samples(50 + int(_OUTPUTS_PER_PARAMETER * wide.n_parameters(n_inputs)) // wide.n_outputs)
+        samples = draw_samples(50 + int(WIDE_OUTPUTS * wide.n_parameters(n_inputs)) // wide.n_outputs)
         start = functools.partial(_smallest_from_one_start, *samples, widths, wide, stem, limits.tol, limits.deadline)
         n_starts = (limits.n_first if size == _FIRST_SIZE else 2) if unknown else 6
         seeds = rng.randint(2**31 - 1, size=min(limits.n_starts, n_starts))

@@ -13,6 +13,7 @@ from skident.budget.constants import (
     GROWTH_DAMPING,
     GROWTH_STEPS,
     LEAST_DIVISOR,
+    MAX_WEIGHT,
     REMOVAL_DAMPING,
 )
 from skident.linalg import lapack
@@ -27,7 +28,6 @@ _N_CANDIDATES = 200  # random units of which the best is added (budget)
 _SIZES = (1.0, 8.0)  # of candidates' weights, for inputs of unit variance: up to steep units
 _CANDIDATE_BIAS = 0.5  # standard deviation of candidates' biases, relative to the norm of their weights
 _RIDGE = 0.05  # of a candidate's squared norm: against candidates that the tangent space contains already
-_MAX_WEIGHT = 2.0  # outgoing weight of a new unit, relative to the largest one of its layer
 _FINAL_STEPS = 40  # of the fit of the children that are kept
 _REMOVAL_STEPS = 10  # of the fit after a removal
 _PARENT_RANK = 1.5  # mean rank of a parent
@@ -149,7 +149,7 @@ class _Population:
         tangent = self._tangent(architecture, x, max(1, BLOCK_ENTRIES // (C.shape[1] * n_next * p)))
         outgoing, gains = _outgoing(tangent, _outputs(architecture, tangent, layer, C), layer)
         k, A, V = self._draw(gains, temperature), tangent.layers[layer], tangent.layers[layer + 1]
-        largest = _MAX_WEIGHT * np.abs(V).max()
+        largest = MAX_WEIGHT * np.abs(V).max()
         tangent.layers[layer] = np.column_stack([A, C[:, k]])
         tangent.layers[layer + 1] = np.vstack([V[:-1], np.clip(outgoing[k], -largest, largest), V[-1:]])
         return np.concatenate([A.ravel() for A in tangent.layers])

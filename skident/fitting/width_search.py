@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from skident.budget.constants import OUTPUTS_PER_PARAMETER
+from skident.budget.constants import OUTPUTS_PER_PARAMETER, SAME_MINIMUM
 from skident.optim import WorkBudget
 
 from .batched_fits import BatchedNetworkFits, Halving, network_of, parameters_of, random_parameters, successive_halving
@@ -41,7 +41,6 @@ _MAX_WASTED = {
 _SCORE_GAIN = 1.0  # a score lower by less is equal
 _PLATEAU = 0.8  # residual variance of wider networks, relative to the best one's, that shows no further structure
 _EXACT_RESIDUAL = 1e-12  # relative residual that is rounding
-_SAME_COST = 1e-3  # relative difference of the costs of two fits that ended in one minimum
 _MAX_ATTEMPTS = 6  # at given widths (budget)
 _FINAL_FIT = {"max_iter": 200, "ftol": 1e-9}  # of the network that is returned
 
@@ -314,8 +313,8 @@ def search_weights(samples, architecture, limits, rng):
         for fit in _of_given_widths(fits, widths, attempt):
             fits.record(widths, fit)
             ends.append(fit.x)
-            repeats += best is not None and abs(fit.cost - best.cost) <= _SAME_COST * best.cost
-            if best is None or fit.cost < (1.0 - _SAME_COST) * best.cost:
+            repeats += best is not None and abs(fit.cost - best.cost) <= SAME_MINIMUM * best.cost
+            if best is None or fit.cost < (1.0 - SAME_MINIMUM) * best.cost:
                 best, repeats = fit, 0
         if fits.exact(best) or limits.spent:
             break

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from skident.budget.constants import MIN_GAP
+from skident.budget.constants import LARGEST_ORDER, MIN_GAP
 
 __all__ = ["LEAST_EIGENVALUE", "degree_two_r2", "start_from_degree_two"]
 
-_MAX_SAMPLES = 1000  # an eigendecomposition of this order takes a second (budget)
 _RIDGES = np.logspace(-10, 2, 25)  # relative to the largest eigenvalue of the kernel, half decades from rounding on
 LEAST_EIGENVALUE = 1e-3  # relative to the largest: units with zero weights would have zero gradient and stay there
 
@@ -37,7 +36,7 @@ def degree_two_r2(x, y, folds):
     """R^2 on held-out folds of y (n,) by ridge regression on the terms of degree two of x (n, d)."""
     squares = 0.0
     for fold in folds:
-        rest = np.setdiff1d(np.arange(len(x)), fold)[:_MAX_SAMPLES]
+        rest = np.setdiff1d(np.arange(len(x)), fold)[:LARGEST_ORDER]
         center = y[rest].mean()
         coefs = _ridge(x[rest], y[rest] - center, np.ones(len(rest)))[0]
         squares += np.sum((y[fold] - center - (1.0 + x[fold] @ x[rest].T / x.shape[1]) ** 2 @ coefs) ** 2)
@@ -49,9 +48,9 @@ def start_from_degree_two(module, samples):
     """Set layer 2 of a sum-form module to the main eigenpairs of a quadratic form, by ridge regression.
 
     ``W^T diag(s) W`` is the part of degree two of rank k, in the inputs x alone or in all inputs of layer 2, whichever
-    has the lower leave-one-out error. The first `_MAX_SAMPLES` samples are used: they come in random order.
+    has the lower leave-one-out error. The first `LARGEST_ORDER` samples are used: they come in random order.
     """
-    part = samples.first(_MAX_SAMPLES)
+    part = samples.first(LARGEST_ORDER)
     y, w, layer, d = part.y[:, 0].cpu().numpy(), part.factors[:, 0].cpu().numpy(), module.weights[0], module.n_features
     h = module.gather(module.start(part.x), 2).cpu().numpy()
     fits = [(z, *_ridge(z, y - y.mean(), w)) for z in (h[:, :d], h)]

@@ -15,7 +15,7 @@ from skident.base.checked_data import checked_data
 from skident.base.linear_reference import linear_r2
 from skident.base.parameters import AT_LEAST_ONE, StrOptions
 from skident.base.predictions import in_shape_of_targets
-from skident.budget.constants import FEWEST_COMPARED, WORSE_THAN_LINEAR
+from skident.budget.constants import FEWEST_COMPARED, FEWEST_FOLDED, WORSE_THAN_LINEAR
 
 from .architecture import warn_if_too_few
 from .automatic_widths import WIDTHS, fit_automatic_widths
@@ -29,7 +29,6 @@ from .scaling import target_scaling
 __all__ = ["HierarchicalQuadraticNet"]
 
 _MAX_WEIGHTS_OF_LM = 1500  # above, L-BFGS: a step of Levenberg-Marquardt costs O(n P^2 + P^3)
-_FEWEST_OF_SELECTION = 9  # samples for widths="auto": three per fold
 _FITS = {"auto": fit_auto, "sum": fit_penalized_sum, "linear": fit_linear}  # by readout
 
 
@@ -306,8 +305,8 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         plain = self.solver in ("auto", "lm") and self.readout in ("auto", "sum") and self.curvature is None
         if not plain or self.l2 != "auto":
             raise ValueError(f"{name} needs solver 'auto' or 'lm', readout 'auto' or 'sum', l2='auto', curvature=None.")
-        if len(Y) < _FEWEST_OF_SELECTION:
-            raise ValueError(f"{name} needs {_FEWEST_OF_SELECTION} samples or more, got {len(Y)}; give widths.")
+        if len(Y) < FEWEST_FOLDED:
+            raise ValueError(f"{name} needs {FEWEST_FOLDED} samples or more, got {len(Y)}; give widths.")
 
     def _method(self, architecture, start):
         """Solver and readout; "auto" if the fit is to select the readout."""

@@ -9,7 +9,7 @@ from operator import attrgetter
 import numpy as np
 import torch
 
-from skident.budget.constants import RANGE_MARGIN
+from skident.budget.constants import RANGE_MARGIN, SAME_MINIMUM
 from skident.optim import best_of
 
 from .degree_two import start_from_degree_two
@@ -28,7 +28,6 @@ _ALL_RECOVERED = 1e-20  # below: the layers added to a given start are recovered
 _PROMISING = 1e-2  # below: hidden biases are trained as well; before, they slow the search down
 _TARGET = 1e-26  # an attempt stops here: rounding of squares, 1e-32, times a few thousand for sums of degree 2^L
 _REFIT_TARGET = 1e-28  # squared error per sample, in robust units, at which the last fit stops: rounding
-_SAME_MINIMUM = 1e-3  # relative difference of two losses that count as one minimum
 _LOCAL_MINIMUM = 1e-5  # losses below it are still falling, and no evidence of a common minimum
 # Samples per weight in the two phases of an attempt, and their least number: enough equations to determine the weights.
 _SAMPLES_PER_WEIGHT = (6, 8)
@@ -69,7 +68,7 @@ def fit_sum(problem, options, l2="auto", hopeless=None):
 def repeated_minimum(losses):
     """Whether two starts reached the lowest loss, so that another one is unlikely to find a lower one."""
     low = sorted(losses)[:2]
-    return len(low) == 2 and low[0] > _LOCAL_MINIMUM and low[1] < (1 + _SAME_MINIMUM) * low[0]
+    return len(low) == 2 and low[0] > _LOCAL_MINIMUM and low[1] < (1 + SAME_MINIMUM) * low[0]
 
 
 @dataclass(frozen=True)

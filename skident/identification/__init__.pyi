@@ -31,10 +31,8 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
     n_hessians: int
     first_layer: Literal["auto", "saturation", "hessian"]
     last_layer: Literal["jacobian", "hessian"]
-    derivatives: Any
-    step_size: Any
-    max_iter: Any
-    tol: Any
+    derivatives: Literal["auto", "exact", "finite_difference"]
+    max_iter: int
     n_starts: int | None
     n_jobs: int | None
     random_state: int | RandomState | None
@@ -68,10 +66,8 @@ class EntangledWeightExtractor(TransformerMixin, BaseEstimator):
         n_hessians: int = ...,
         first_layer: Literal["auto", "saturation", "hessian"] = ...,
         last_layer: Literal["jacobian", "hessian"] = ...,
-        derivatives: Any = ...,
-        step_size: Any = ...,
-        max_iter: Any = ...,
-        tol: Any = ...,
+        derivatives: Literal["auto", "exact", "finite_difference"] = ...,
+        max_iter: int = ...,
         n_starts: int | None = ...,
         n_jobs: int | None = ...,
         random_state: int | RandomState | None = ...,

@@ -10,6 +10,7 @@ from skident.linalg.sign_vectors import UndecidedSignsError, flippable_units
 from skident.oracle import BlackBoxError, OutOfBudgetError
 
 from .attempt import design_where_units_vary
+from .constants import AT_ONCE
 from .problem import NOISE_STDS
 from .query_points import evenly_spaced_rows, unit_rows
 
@@ -27,7 +28,6 @@ _NEXT_ROWS = 100  # rows there (budget)
 _NEXT_ROWS_PIECEWISE = 3000  # `_NEXT_ROWS` of ReLU networks from inexact outputs: units may be active at one in 1,000
 TIMES_TOL = 3.0  # the tolerance there: errors of the weights count for three times as much
 _CANDIDATES = 10_000  # rows there on which only the network is evaluated
-_CANDIDATES_AT_ONCE = 1000  # of them, for memory: 6 MB with 784 inputs
 _EXTREMES = 3  # queried rows per extreme (budget)
 _MOST_INPUTS = 50  # of which the extreme rows are queried
 _MOST_OUTPUTS = 10  # `_MOST_INPUTS` behind the data (budget)
@@ -193,9 +193,9 @@ def _extreme_points(problem, network):
     oracle, rng = problem.oracle, np.random.RandomState(1)
     some = np.linspace(0, oracle.n_inputs - 1, min(oracle.n_inputs, _MOST_INPUTS)).astype(int)
     U = np.empty((0, oracle.n_inputs))
-    for _ in range(_CANDIDATES // _CANDIDATES_AT_ONCE):
+    for _ in range(_CANDIDATES // AT_ONCE):
         check_deadline()
-        U = np.concatenate([U, _NEXT * rng.standard_normal((_CANDIDATES_AT_ONCE, oracle.n_inputs))])
+        U = np.concatenate([U, _NEXT * rng.standard_normal((AT_ONCE, oracle.n_inputs))])
         order = np.argsort(network(oracle.to_inputs(U)), axis=0)
         low, high = U[order[:_EXTREMES].T], U[order[-_EXTREMES:].T]
         of_inputs = U[np.unique([U[:, some].argmin(axis=0), U[:, some].argmax(axis=0)])]

@@ -91,10 +91,10 @@ class EntangledWeightExtractor(TransformerMixin, Estimator):
         if the activation has limits. Choose ``hessian`` if far queries are not allowed.
     last_layer : {"jacobian", "hessian"}, default="jacobian"
         ``jacobian``: the gradients at x* are the last layer's entangled weights. ``hessian``: Algorithm 5.
-    derivatives, step_size : str and float, default="auto", 1e-3
-        See `Oracle`; the step is that of the Hessians' central differences, in standard deviations.
-    max_iter, tol : int and float, default=1000, 1e-8
-        Iterations of the power method, and length of a step at which one of its starts has converged.
+    derivatives : {"auto", "exact", "finite_difference"}, default="auto"
+        See `Oracle`; central differences have steps of 1e-3 standard deviations.
+    max_iter : int, default=1000
+        Iterations of the power method.
     n_starts : int, default=None
         Random starts of its first round; None: twice the number of missing weights.
     n_jobs : int, default=None
@@ -174,9 +174,7 @@ class EntangledWeightExtractor(TransformerMixin, Estimator):
         "first_layer": [StrOptions({"auto", "saturation", "hessian"})],
         "last_layer": [StrOptions({"jacobian", "hessian"})],
         "derivatives": [StrOptions(set(DERIVATIVES))],
-        "step_size": [POSITIVE],
         "max_iter": [AT_LEAST_ONE],
-        "tol": [POSITIVE],
         "n_starts": [AT_LEAST_ONE, None],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
@@ -196,9 +194,7 @@ class EntangledWeightExtractor(TransformerMixin, Estimator):
         first_layer="auto",
         last_layer="jacobian",
         derivatives="auto",
-        step_size=1e-3,
         max_iter=1000,
-        tol=1e-8,
         n_starts=None,
         n_jobs=None,
         random_state=None,
@@ -214,9 +210,7 @@ class EntangledWeightExtractor(TransformerMixin, Estimator):
         self.first_layer = first_layer
         self.last_layer = last_layer
         self.derivatives = derivatives
-        self.step_size = step_size
         self.max_iter = max_iter
-        self.tol = tol
         self.n_starts = n_starts
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -285,7 +279,7 @@ class EntangledWeightExtractor(TransformerMixin, Estimator):
     def _oracle(self, X, called):
         """The oracle, its outputs standardized and their accuracy measured, and the stated architecture."""
         (center, scale), D = center_and_scale(X, self.center), X.shape[1]
-        oracle = Oracle(called, D, center=center, scale=scale, derivatives=self.derivatives, step_size=self.step_size)
+        oracle = Oracle(called, D, center=center, scale=scale, derivatives=self.derivatives)
         U = oracle.from_inputs(X[:_VARIATION_SAMPLES])
         outputs, _ = query_where_outputs_vary(oracle, U)
         names = resolve_activations(self.estimator_, self.activation, self.output_activation)
@@ -317,7 +311,7 @@ class EntangledWeightExtractor(TransformerMixin, Estimator):
         known = np.empty((0, oracle.n_inputs)) if first is None else first.directions.T
         if first is not None and last_layer_visible(architecture) and self.last_layer == "jacobian":
             known = np.concatenate([known, unit_rows(last)])
-        search = HessianSearch(n, self.radius, self.n_jobs, self.n_starts, self.max_iter, self.tol)
+        search = HessianSearch(n, self.radius, self.n_jobs, self.n_starts, self.max_iter)
         found = find_entangled_weights(oracle, architecture, known, search, rng, log)
         if found.n_missing > 0:
             n = len(found.vectors)

@@ -82,7 +82,7 @@ def must_stay_near_center(oracle, extractor, activation, widths, strategy):
     far = _FIRST_RADIUS * np.sqrt(oracle.n_inputs)
     if oracle.reach >= far:
         return False
-    needed = extractor.radius + 2.0 * extractor.step_size
+    needed = extractor.radius + 2.0 * oracle.step_size
     if not hidden.saturating:
         _check_margin(oracle, needed if hidden.smooth else 0.0)
         return False

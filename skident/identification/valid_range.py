@@ -7,7 +7,7 @@ import numpy as np
 from skident.optim import bisect
 from skident.oracle import BlackBoxError
 
-from .constants import FARTHEST
+from .constants import FARTHEST, FARTHEST_HALF
 from .query_points import evenly_spaced_rows
 
 __all__ = ["LISTED_INPUTS", "find_sentinel", "find_valid_range"]
@@ -15,7 +15,6 @@ __all__ = ["LISTED_INPUTS", "find_sentinel", "find_valid_range"]
 LISTED_INPUTS = 16  # inputs up to which borders are searched, and stated, one by one (budget)
 _ROWS = 100  # samples whose outputs are tested (budget)
 _DIRECTIONS = 8  # far points that must all give a sentinel value (budget)
-_FAR_HALF = 1e3  # `FARTHEST` for float16, which ends at 65,504
 _FARTHEST = 1e3  # standard deviations up to which a border is searched: farther out, a range restricts little
 _BISECTIONS = 14  # of that distance: to 0.1 standard deviations
 _LINE_BISECTIONS = 60  # of a line to a sentinel: to the spacing of numbers
@@ -33,7 +32,7 @@ def find_sentinel(oracle, X):
     Outputs of saturated units depend on the direction; clips, and kernels that vanish far out, reach their last value
     without a jump. Some 500 queries, 8 if far outputs differ.
     """
-    far = _FAR_HALF if oracle.precision.kind == "float16" else FARTHEST
+    far = FARTHEST_HALF if oracle.precision.kind == "float16" else FARTHEST
     ends = far * np.random.RandomState(0).standard_normal((_DIRECTIONS, oracle.n_inputs))
     Y = oracle(ends)
     if np.any(Y != Y[0]):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from skident.base.kernel_reference import is_significantly_better
-from skident.budget.constants import NOISE_FREE, NULL_EIGENVALUE
+from skident.budget.constants import LARGEST_ORDER, NOISE_FREE, NULL_EIGENVALUE
 from skident.linalg import svd
 from skident.optim import best_of
 
@@ -21,7 +21,6 @@ LINEAR_WEIGHTS = (1.0, 10.0, 100.0, 1000.0)  # decades: linear terms penalized a
 # Ridges of linear terms alone, for the model that a quadratic part must beat.
 _LINEAR_RIDGES = np.logspace(-5, 3, 33)
 _MAX_SAMPLES = 5000  # of leave-one-out errors (budget)
-_MAX_ORDER = 1000  # of an eigendecomposition (budget): a second
 _LEAST_RELEVANCE = 0.05  # relative to the largest; not tuned, of the order of the errors of a first fit
 _ADAPTED_MARGIN = 2.0  # standard errors by which rescaled inputs must be better: the scales depend on all samples
 
@@ -134,7 +133,7 @@ def _grid(problem, alphas, linear_weight):
 
 def _subsample(problem, rng):
     """Indices of as many samples as leave-one-out errors are affordable for."""
-    rows = _MAX_ORDER if min(problem.n, problem.n_unknowns) > _MAX_ORDER else _MAX_SAMPLES
+    rows = LARGEST_ORDER if min(problem.n, problem.n_unknowns) > LARGEST_ORDER else _MAX_SAMPLES
     return np.arange(problem.n) if problem.n <= rows else np.sort(rng.choice(problem.n, rows, replace=False))
 
 

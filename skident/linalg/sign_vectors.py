@@ -9,7 +9,7 @@ import numpy as np
 import scipy.spatial
 
 from skident.budget import OutOfBudgetError, check_deadline, chunks, require_memory
-from skident.budget.constants import ROOT_RANK_TOL
+from skident.budget.constants import MOST_FLIPS, ROOT_RANK_TOL
 
 from . import lapack
 from .singular_values import svd
@@ -26,7 +26,6 @@ _EXTRA_BITS = (0, 8, 4, 8, 0, 8)  # beyond the accuracy of the equations, one re
 _CHANCE_LIMIT = 1e-3  # expected number of chance solutions up to which one solution is accepted (false alarm rate)
 _LLL_DELTA = 0.99  # quality of the reduction, as usual
 _LLL_COST = 1.2  # operations of a reduction over K^2 b^2, for K signs and b bits in all; measured up to 260 signs
-_MAX_FLIPS = 256  # combinations of units to flip that are listed (budget)
 _MAX_COMPARED = 260  # linearly dependent units whose flips are searched: a lattice reduction of some 20 s (budget)
 _MAX_ENTRIES = 2**24  # of a matrix of equations: 128 MB
 _LEAST_EIGENVALUE = 1e-12  # of a Gram matrix whose largest column has norm one: its rounding is some eps per column
@@ -113,7 +112,7 @@ def flippable_units(W, V, tol):
     if K > _MAX_COMPARED or len(W) * V.size > _MAX_ENTRIES:
         raise UndecidedSignsError(f"{K} units in {len(W) * V.shape[1]} equations are too many to compare their signs.")
     M = (V.T[:, None] * W).reshape(-1, K)
-    signs = solve_signs(M, M.sum(axis=1), 2.0 * tol, max_solutions=_MAX_FLIPS)
+    signs = solve_signs(M, M.sum(axis=1), 2.0 * tol, max_solutions=MOST_FLIPS)
     if not len(signs):
         raise UndecidedSignsError(f"other signs of {K} units may give the same function: they are too many to try.")
     return np.any(signs < 0, axis=0)

@@ -15,29 +15,15 @@ Path: TypeAlias = str | PathLike[str]
 __all__ = [
     "ACTIVATIONS",
     "Activation",
-    "Architecture",
-    "FeedforwardNetwork",
-    "Clip",
     "Convolution",
-    "LeakyReLU",
+    "FeedforwardNetwork",
     "ModuleAlignment",
     "NetworkStructure",
-    "PartlyLinear",
-    "affine_map",
     "align_modules",
     "center_outputs",
-    "change_inputs",
-    "change_outputs",
-    "fold_inputs",
-    "get_activation",
     "clip",
     "leaky_relu",
-    "named_method",
-    "output_scaling",
-    "partly_linear",
-    "unfold_inputs",
     "with_linear_skip",
-    "with_skip_of_first_layer",
 ]
 
 class Activation:
@@ -64,20 +50,6 @@ class Clip(Activation):
     low: tuple[float, ...]
     high: tuple[float, ...]
 
-class PartlyLinear(Activation):
-    base: Activation | None
-    n_linear: int
-    def __init__(
-        self,
-        name: str,
-        jet: Callable[[Floats, int], tuple[Floats, ...]],
-        limits: tuple[float, float] | None = None,
-        symmetry: str | None = None,
-        smooth: bool = True,
-        base: Activation | None = None,
-        n_linear: int = 0,
-    ) -> None: ...
-
 class LeakyReLU(Activation):
     negative_slope: float
     def __init__(
@@ -91,27 +63,6 @@ class LeakyReLU(Activation):
     ) -> None: ...
 
 ACTIVATIONS: dict[str, Activation]
-
-class Architecture:
-    widths: tuple[int, ...]
-    activation: str
-    output_activation: str
-    def __init__(
-        self, widths: tuple[int, ...], activation: str = "tanh", output_activation: str = "identity"
-    ) -> None: ...
-    @classmethod
-    def of(cls, network: FeedforwardNetwork) -> Architecture: ...
-    @property
-    def names(self) -> tuple[str, str]: ...
-    @property
-    def activations(self) -> list[Activation]: ...
-    @property
-    def n_outputs(self) -> int: ...
-    @property
-    def n_hidden(self) -> int: ...
-    def n_parameters(self, n_inputs: int) -> int: ...
-    def with_widths(self, widths: Sequence[int]) -> Architecture: ...
-    def after_first_layer(self) -> Architecture: ...
 
 class FeedforwardNetwork:
     weights: tuple[Floats, ...]
@@ -223,20 +174,10 @@ class ModuleAlignment:
         scales: dict[str, Any],
     ) -> None: ...
 
-def affine_map(transformer: BaseEstimator) -> tuple[Floats, Floats]: ...
 def align_modules(
     model_a: nn.Module, model_b: nn.Module, X: Any = None, *, n_starts: int = 6, random_state: Any = None
 ) -> ModuleAlignment: ...
 def center_outputs(network: FeedforwardNetwork) -> FeedforwardNetwork: ...
-def change_inputs(network: FeedforwardNetwork, center: Floats, scale: Floats) -> FeedforwardNetwork: ...
-def change_outputs(network: FeedforwardNetwork, center: Floats, scale: Floats) -> FeedforwardNetwork: ...
-def fold_inputs(network: FeedforwardNetwork, transformer: BaseEstimator) -> FeedforwardNetwork: ...
-def partly_linear(activation: str | Activation, n_linear: int) -> PartlyLinear: ...
 def with_linear_skip(network: FeedforwardNetwork, matrix: ArrayLike) -> FeedforwardNetwork: ...
-def with_skip_of_first_layer(network: FeedforwardNetwork, matrix: ArrayLike) -> FeedforwardNetwork: ...
-def get_activation(name: str | Activation) -> Activation: ...
 def clip(low: ArrayLike = ..., high: ArrayLike = ...) -> Clip: ...
 def leaky_relu(negative_slope: float = 0.01) -> LeakyReLU: ...
-def named_method(estimator: BaseEstimator, method: str) -> Callable[[Floats], Floats]: ...
-def output_scaling(Y: Floats, output_activation: str) -> tuple[Floats, Floats]: ...
-def unfold_inputs(network: FeedforwardNetwork, transformer: BaseEstimator) -> FeedforwardNetwork: ...

@@ -23,29 +23,8 @@ from .variable_projection import SeparableProblem as SeparableProblem
 from .variable_projection import fit_coefficients
 from .work_budget import WorkBudget
 
-# The other names are for skident's own packages.
 __all__ = [
-    "BatchedNormalEquations",
-    "BatchedResult",
     "DenseNormalEquations",
-    "Ending",
-    "KrylovNormalEquations",
     "LeastSquaresResult",
-    "LinearSolution",
-    "SphereAscentResult",
-    "WorkBudget",
-    "all_threads",
-    "batched_levenberg_marquardt",
-    "best_of",
-    "bisect",
-    "conjugate_gradients",
-    "fit_coefficients",
-    "give_up_when_slow",
-    "gram_work",
-    "in_order",
     "levenberg_marquardt",
-    "one_blas_thread",
-    "one_thread",
-    "sphere_ascent",
-    "unit_norm",
 ]

@@ -16,26 +16,12 @@ from .budget import Budget, OutOfBudgetError
 from .extremes import Extremes, Plateau
 
 __all__ = [
-    "DERIVATIVES",
-    "MAX_NOISE",
     "Accuracy",
     "BlackBoxError",
     "Budget",
-    "Extremes",
-    "NoiseLevel",
     "NotIdentified",
     "Oracle",
     "OutOfBudgetError",
-    "Plateau",
-    "Precision",
-    "above_rounding",
-    "are_probabilities",
-    "check_probabilities",
     "logits_from_probabilities",
-    "measure_accuracy",
-    "measure_noise",
-    "precision_of",
     "probabilities_from_logits",
-    "probability_bounds",
-    "probability_error",
 ]

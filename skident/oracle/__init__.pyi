@@ -8,32 +8,15 @@ from numpy.typing import ArrayLike, NDArray
 Floats: TypeAlias = NDArray[np.float64]
 
 __all__ = [
-    "DERIVATIVES",
-    "MAX_NOISE",
     "Accuracy",
     "BlackBoxError",
     "Budget",
-    "Extremes",
-    "Plateau",
-    "NoiseLevel",
     "NotIdentified",
     "Oracle",
     "OutOfBudgetError",
-    "Precision",
-    "above_rounding",
-    "are_probabilities",
-    "check_probabilities",
     "logits_from_probabilities",
-    "measure_accuracy",
-    "measure_noise",
-    "precision_of",
     "probabilities_from_logits",
-    "probability_bounds",
-    "probability_error",
 ]
-
-DERIVATIVES: tuple[str, ...]
-MAX_NOISE: float
 
 class BlackBoxError(ValueError): ...
 
@@ -58,10 +41,6 @@ class Plateau(NamedTuple):
 class Extremes:
     def update(self, X: Floats, Y: Floats) -> None: ...
     def plateaus(self) -> list[Plateau]: ...
-
-class NoiseLevel(NamedTuple):
-    std: Floats
-    repeatable: bool
 
 class Precision(NamedTuple):
     kind: str
@@ -199,13 +178,6 @@ class Oracle:
         self, function: Any, pieces: Sequence[Any], n_jobs: int | None = None, *, queries_per_row: int = 0
     ) -> Any: ...
 
-def above_rounding(noise: Floats | float | None, Y: Floats) -> Floats | None: ...
-def are_probabilities(Y: Floats, error: float) -> bool: ...
-def check_probabilities(P: Floats, precision: Precision | None = None) -> Floats: ...
 def logits_from_probabilities(P: Floats, precision: Precision | None = None) -> tuple[Floats, Floats]: ...
 def measure_accuracy(oracle: Oracle, U: Floats, Y: Floats, rng: np.random.RandomState) -> Accuracy: ...
-def measure_noise(oracle: Oracle, U: Floats, rng: np.random.RandomState, *, n_lines: int = 4) -> NoiseLevel: ...
-def precision_of(Y: Floats) -> Precision: ...
 def probabilities_from_logits(Z: Floats) -> Floats: ...
-def probability_bounds(P: Floats, precision: Precision | None = None) -> Floats: ...
-def probability_error(Z: Floats, error: Floats, found: Floats, precision: Precision | None = None) -> float: ...

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.budget.constants import SUM_TOL
+
 from ._accuracy import Precision
 from ._errors import BlackBoxError
 
@@ -22,7 +24,6 @@ __all__ = [
 _SOFTMAX_ULPS = 4.0  # roundings of ``2 + |log p|`` by a softmax and a logarithm
 _VALUE_ULPS = 2.0  # roundings of a probability itself: of the exponential, the sum and the quotient
 _GRID_ULPS = 8.0  # error of a probability computed as 1 - q or 1/2 + r, in spacings: rounding of q and its computation
-_SUM_TOL = 1e-4  # rounding of the sum of a thousand probabilities in single precision
 _MAX_SUM_ERROR = 1e-2  # of rounded probabilities; sums farther from 1 are not of exclusive classes
 
 
@@ -239,7 +240,7 @@ def check_probabilities(P, precision=None):
     >>> print(check_probabilities(np.array([[-6e-8], [0.5]])).min())
     0.0
     """
-    tolerance = max(_SUM_TOL, 0.5 * _GRID_ULPS * P.shape[1] * _digits_of(precision).grid)
+    tolerance = max(SUM_TOL, 0.5 * _GRID_ULPS * P.shape[1] * _digits_of(precision).grid)
     low, high = float(P.min()), float(P.max())
     if low < -_GRID_ULPS * _SINGLE.grid or high > 1.0 + max(tolerance, _MAX_SUM_ERROR):
         raise BlackBoxError(

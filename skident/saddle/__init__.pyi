@@ -49,7 +49,6 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     width: int
     n_starts: int
     max_iter: int | None
-    step_size: float
     n_components: int
     layer: int
     fit_intercept: bool
@@ -84,7 +83,6 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         width: int = ...,
         n_starts: int = ...,
         max_iter: int | None = ...,
-        step_size: float = ...,
         n_components: int = ...,
         layer: int = ...,
         fit_intercept: bool = ...,
@@ -119,11 +117,9 @@ class SaddleToSaddleClassifier(ClassifierMixin, BaseEstimator):
     initial_weights: list[ArrayLike] | None
     relative_step: float
     learning_rate: float
-    finish_rate: float | None
     max_iter: int
     batch_size: int | None
     record_every: int
-    n_singular_values: int
     device: str
     dtype: Literal["float64", "float32"]
     callbacks: list[Any] | None
@@ -152,11 +148,9 @@ class SaddleToSaddleClassifier(ClassifierMixin, BaseEstimator):
         initial_weights: list[ArrayLike] | None = ...,
         relative_step: float = ...,
         learning_rate: float = ...,
-        finish_rate: float | None = ...,
         max_iter: int = ...,
         batch_size: int | None = ...,
         record_every: int = ...,
-        n_singular_values: int = ...,
         device: str = ...,
         dtype: Literal["float64", "float32"] = ...,
         callbacks: list[Any] | None = ...,
@@ -184,11 +178,9 @@ class SaddleToSaddleRegressor(RegressorMixin, BaseEstimator):
     initial_weights: list[ArrayLike] | None
     relative_step: float
     learning_rate: float
-    finish_rate: float | None
     max_iter: int
     batch_size: int | None
     record_every: int
-    n_singular_values: int
     device: str
     dtype: Literal["float64", "float32"]
     callbacks: list[Any] | None
@@ -218,11 +210,9 @@ class SaddleToSaddleRegressor(RegressorMixin, BaseEstimator):
         initial_weights: list[ArrayLike] | None = ...,
         relative_step: float = ...,
         learning_rate: float = ...,
-        finish_rate: float | None = ...,
         max_iter: int = ...,
         batch_size: int | None = ...,
         record_every: int = ...,
-        n_singular_values: int = ...,
         device: str = ...,
         dtype: Literal["float64", "float32"] = ...,
         callbacks: list[Any] | None = ...,

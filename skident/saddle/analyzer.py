@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skident.base.checked_data import checked_data
 from skident.base.estimator import Estimator
-from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, check_magnitudes, forgotten_on_error
+from skident.base.parameters import AT_LEAST_ONE, Interval, StrOptions, check_magnitudes, forgotten_on_error
 from skident.base.progress import StageLog
 from skident.optim import gram_work, one_thread
 from skident.training.net import resolve_device
@@ -57,8 +57,6 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
     max_iter : int, default=None
         Ascent steps; half as many follow to polish. None is ``1e10`` over ``n_starts n`` times the number of
         weights of one network, between 100 and 500.
-    step_size : float, default=0.1
-        First step, relative to a layer's norm; steps decrease to 1e-4.
     n_components : int, default=1
         Number of escape directions. The first is the fastest; each further one is the fastest for the remainder of G
         after projecting out the features of those before it.
@@ -149,7 +147,6 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
         "width": [AT_LEAST_ONE],
         "n_starts": [AT_LEAST_ONE],
         "max_iter": [AT_LEAST_ONE, None],
-        "step_size": [POSITIVE],
         "n_components": [AT_LEAST_ONE],
         "layer": [Integral],
         "fit_intercept": ["boolean"],
@@ -167,7 +164,6 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
         width=32,
         n_starts=8,
         max_iter=None,
-        step_size=0.1,
         n_components=1,
         layer=-1,
         fit_intercept=True,
@@ -181,7 +177,6 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
         self.width = width
         self.n_starts = n_starts
         self.max_iter = max_iter
-        self.step_size = step_size
         self.n_components = n_components
         self.layer = layer
         self.fit_intercept = fit_intercept
@@ -274,7 +269,7 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
         if max_iter is None:
             n_weights = X.shape[1] * self.width + (self.depth - 2) * self.width**2
             max_iter = int(np.clip(_WORK / (n_starts * len(X) * n_weights), *_STEPS))
-        return AscentOptions(n_starts, max_iter, self.step_size)
+        return AscentOptions(n_starts, max_iter)
 
     def _searches(self, X, G, scale, ascent):
         """One `EscapeResult` per component, in torch tensors; speeds are relative to `scale`."""

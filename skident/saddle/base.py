@@ -58,17 +58,12 @@ PARAMETERS = """depth : int, default=3
     learning_rate : float, default=0.3
         c: with `n_escapes` the learning rate is ``c a^(2-L)`` after the first escape, ``a = ||theta|| / sqrt(L)``. Six
         layers need 8: with 1 they may stay at the first saddle.
-    finish_rate : float, default=None
-        Learning rate of Adam after the first escape, if `n_escapes` is None. None is 0.002 for classes, and 0.012 for
-        targets. For targets it falls: after t epochs it is ``finish_rate / (1 + t / 30)``.
     max_iter : int, default=1000
         Maximum number of epochs.
     batch_size : int, default=None
         Samples per step; None is all of them, so that an epoch is a step.
     record_every : int, default=10
         Steps between two records of loss and singular values.
-    n_singular_values : int, default=10
-        Recorded per layer.
     device : str, default="cpu"
         ``cpu``, ``cuda``, ..., ``auto``. The data stay there during training.
     dtype : {"float64", "float32"}, default="float64"
@@ -84,7 +79,7 @@ ATTRIBUTES = """saddles_ : list of Saddle
         fewer than five records. Only with `n_escapes` they are saddles of gradient descent: Adam rarely stops at one.
     history_ : dict
         ``steps`` (T,), ``losses`` (T,), ``norms`` (T,) of ``||theta|| / sqrt(L)``, ``learning_rates`` (T,), and
-        ``singular_values``, a list of L arrays (T, k).
+        ``singular_values``, a list of L arrays (T, k), the ten largest.
     escape_step_ : int or None
         Step at which the loss had fallen by 2 %, where the learning rate changes its rule; None if it did not.
     held_out_score_ : float
@@ -117,11 +112,9 @@ class SaddleToSaddleBase(Estimator):
         "initial_weights": [list, tuple, None],
         "relative_step": [POSITIVE],
         "learning_rate": [POSITIVE],
-        "finish_rate": [POSITIVE, None],
         "max_iter": [AT_LEAST_ONE],
         "batch_size": [AT_LEAST_ONE, None],
         "record_every": [AT_LEAST_ONE],
-        "n_singular_values": [AT_LEAST_ONE],
         "device": [str],
         "dtype": [StrOptions({"float64", "float32"})],
         "callbacks": [list, None],
@@ -140,11 +133,9 @@ class SaddleToSaddleBase(Estimator):
         initial_weights=None,
         relative_step=0.05,
         learning_rate=0.3,
-        finish_rate=None,
         max_iter=1000,
         batch_size=None,
         record_every=10,
-        n_singular_values=10,
         device="cpu",
         dtype="float64",
         callbacks=None,
@@ -159,11 +150,9 @@ class SaddleToSaddleBase(Estimator):
         self.initial_weights = initial_weights
         self.relative_step = relative_step
         self.learning_rate = learning_rate
-        self.finish_rate = finish_rate
         self.max_iter = max_iter
         self.batch_size = batch_size
         self.record_every = record_every
-        self.n_singular_values = n_singular_values
         self.device = device
         self.dtype = dtype
         self.callbacks = callbacks
@@ -215,8 +204,8 @@ class SaddleToSaddleBase(Estimator):
     def _rate(self):
         """Learning rate of Adam, and how it falls."""
         if is_classifier(self):
-            return FinishRate(self.finish_rate or _RATE_OF_CLASSES)
-        return FinishRate(self.finish_rate or _RATE_OF_TARGETS, _HALF_RATE_AFTER)
+            return FinishRate(_RATE_OF_CLASSES)
+        return FinishRate(_RATE_OF_TARGETS, _HALF_RATE_AFTER)
 
     def _store_training(self, record):
         """Store the trained network and its record."""
@@ -282,7 +271,7 @@ class SaddleToSaddleBase(Estimator):
         n_batches = 1 if self.batch_size is None else math.ceil(n_samples / self.batch_size)
         return [
             ("step", NormAdaptedStep(self.relative_step, self.learning_rate, window=n_batches)),
-            ("recorder", WeightRecorder(self.record_every, self.n_singular_values)),
+            ("recorder", WeightRecorder(self.record_every)),
             *(self.callbacks or []),
         ]
 

@@ -16,6 +16,7 @@ from .plateaus import detect_escapes
 
 __all__ = ["TrainingRun", "NormAdaptedStep", "TrainingRecord", "WeightRecorder", "saddles_of"]
 
+_N_SINGULAR_VALUES = 10  # recorded per layer: ranks of the first escapes are below
 _SHORTEST_RECORD = 5  # points of a curve in which a saddle can be detected
 
 
@@ -71,8 +72,8 @@ class WeightRecorder(Callback):
     ``||theta|| / sqrt(L)``, `rates_` the learning rate of the last step, `singular_values_` by record and layer.
     """
 
-    def __init__(self, every=10, n_singular_values=10):
-        self.every, self.n_singular_values = every, n_singular_values
+    def __init__(self, every=10):
+        self.every = every
 
     def on_train_begin(self, net, X=None, y=None, **kwargs):
         """Start an empty record."""
@@ -94,9 +95,9 @@ class WeightRecorder(Callback):
         self.rates_.append(float(net.optimizer_.param_groups[0]["lr"]))
         self._recent = []
         if math.isfinite(self.norms_[-1]):
-            values = [torch.linalg.svdvals(W)[: self.n_singular_values].double().cpu().numpy() for W in matrices]
+            values = [torch.linalg.svdvals(W)[:_N_SINGULAR_VALUES].double().cpu().numpy() for W in matrices]
         else:
-            values = [np.full(min(self.n_singular_values, *W.shape), np.nan) for W in matrices]
+            values = [np.full(min(_N_SINGULAR_VALUES, *W.shape), np.nan) for W in matrices]
         self.singular_values_.append(values)
 
 

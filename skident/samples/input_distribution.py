@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget.constants import REPEATED_ROWS
+
 __all__ = ["along_a_line", "departures", "distinct_rows", "values_of_columns"]
 
 _SKEWNESS = 1.0  # of a column, from which it is not Gaussian (uniform 0, exponential 2)
 _KURTOSIS = 1.5  # excess, from which a column is not Gaussian (uniform -1.2, Laplace 3)
 _FLATNESS = 1.0  # minus the excess kurtosis, as for `_KURTOSIS`: 1.2 is uniform, 2 the most there is
 _SAMPLING_ERRORS = 4.0  # and at least so many sampling errors of a Gaussian column
-_LOOKED_AT = 2**17  # rows up to which repeated ones are searched for
 _VALUED = 2**12  # rows whose values are counted
 
 
@@ -30,7 +31,7 @@ def departures(sample):
 
 def distinct_rows(sample):
     """Number of different rows of X among those that count; of more than 131 072 rows, their number."""
-    if len(sample.X) > _LOOKED_AT:
+    if len(sample.X) > REPEATED_ROWS:
         return sample.n_rows
     X = np.asarray(sample.X if sample.weights is None else sample.X[np.flatnonzero(sample.weights)])
     return len(np.unique(along_a_line(X)))

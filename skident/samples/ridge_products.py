@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
+from skident.budget.constants import ROWS_PER_PARAMETER
 from skident.optim import KrylovNormalEquations
 
 __all__ = ["MATRIX_PARAMETERS", "PRODUCT_PARAMETERS", "RidgeProducts"]
@@ -12,7 +13,6 @@ __all__ = ["MATRIX_PARAMETERS", "PRODUCT_PARAMETERS", "RidgeProducts"]
 PRODUCT_PARAMETERS = 300  # from which on products are cheaper than the matrix
 MATRIX_PARAMETERS = 1200  # from which on the matrix is not formed at all (memory)
 _SIGN_NUMBERS = 2**25  # of signs that are kept: 128 MB
-_ROWS_PER_PARAMETER = 64  # of more rows, a part is enough for the Gauss-Newton matrix
 _TOL = 5e-2  # relative residual of the conjugate gradients of a step (inexact Gauss-Newton)
 _MOST_PRODUCTS = 30  # conjugate gradient iterations of a step at most (budget)
 _LEAST_EIGENVALUE = 1e-7  # of an eigenvalue of the preconditioner, relative to the largest
@@ -27,7 +27,7 @@ class RidgeProducts:
     """
 
     def __init__(self, sample, rng, model):
-        most = min(_SIGN_NUMBERS // (model.n_units + 1), _ROWS_PER_PARAMETER * model.n_parameters)
+        most = min(_SIGN_NUMBERS // (model.n_units + 1), ROWS_PER_PARAMETER * model.n_parameters)
         part = sample.draw(max(1024, most), rng)
         Z, _, self.w = part.arrays(np.float32)
         self.X = np.column_stack([Z, np.ones(len(Z), np.float32)])

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from skident.budget.constants import ROWS_PER_PARAMETER
 from skident.optim import DenseNormalEquations, levenberg_marquardt
 
 from .ridge_model import RidgeModel
@@ -13,8 +14,7 @@ from .ridge_products import MATRIX_PARAMETERS, PRODUCT_PARAMETERS, RidgeProducts
 
 __all__ = ["ROUGHLY", "Regression", "RidgeFit", "fit_ridges", "regress_on_ridges", "ridge_gram"]
 
-_CURVATURE_ROWS = 64  # a parameter; of more rows a part is enough for the Gauss-Newton matrix
-_ROUGH_ROWS = 8  # `_CURVATURE_ROWS` where fits are only compared
+_ROUGH_ROWS = 8  # `ROWS_PER_PARAMETER` where fits are only compared
 _JACOBIAN_NUMBERS = 2**21  # of J at a time: 16 MB
 ROUGHLY = 1e-4  # relative decrease at which a fit that is only compared stops
 _COLLINEAR = 1e-11  # eigenvalue, relative to the largest, below which columns are collinear (rounding of a Gram matrix)
@@ -121,7 +121,7 @@ class _Objective:
             return
         self.products = None
         self.dtype = np.float32 if rough else np.float64
-        rows = (_ROUGH_ROWS if rough else _CURVATURE_ROWS) * model.n_parameters
+        rows = (_ROUGH_ROWS if rough else ROWS_PER_PARAMETER) * model.n_parameters
         self.part = sample.draw(max(rows, 1024 if rough else 4096), rng) if rng is not None else sample
         if sample.total < 2.0 * self.part.total:
             self.part = sample

@@ -13,10 +13,9 @@ import numpy as np
 from skident.linalg import flatten_symmetric, n_symmetric_entries, symmetric_power
 from skident.optim import BatchedNormalEquations, Ending, batched_levenberg_marquardt
 
-from .paper.decomposition import recover_up_to_signs
 from .paper.scalars import relu_coefficients
 
-__all__ = ["moment_loss", "refine_by_moments", "units_from_moments"]
+__all__ = ["refine_by_moments"]
 
 _BATCH_BYTES = 2**26  # of the Gauss-Newton matrices of the candidates that are treated at a time
 _FIRST_DAMPING = 1.0  # of Levenberg-Marquardt, in units of the diagonal
@@ -166,16 +165,6 @@ def _typical_output_weight(tensors, m):
     return math.sqrt(squares / m) / _TYPICAL or 1.0
 
 
-def moment_loss(tensors, W, b, a):
-    """``sum_k ||T_k - T_k(W, b, a)||^2 / k!`` over the orders given: the L2 risk cut off there (Proposition B.1).
-
-    Returns (c,).
-    """
-    tensors, U, b, a, single = _checked(tensors, W, b, a)
-    loss = _Target(tensors, U.shape[-1]).loss(U, b, a)
-    return float(loss[0]) if single else loss
-
-
 def refine_by_moments(tensors, W, b, a, *, max_iter=200, ftol=1e-6, max_bias=5.0):
     """Minimize ``sum_k ||T_k - T_k(W, b, a)||^2 / k!`` over unit columns W, biases b and output weights a.
 
@@ -202,32 +191,3 @@ def refine_by_moments(tensors, W, b, a, *, max_iter=200, ftol=1e-6, max_bias=5.0
     x, loss = (np.concatenate([getattr(end, name) for end in ended]) for name in ("x", "cost"))
     W, a, b, loss = x[..., :-2].swapaxes(1, 2).copy(), x[..., -2] * unit, x[..., -1].copy(), loss * unit**2
     return (W[0], b[0], a[0], float(loss[0])) if single else (W, b, a, loss)
-
-
-def _random_starts(tensors, p, m, n, rng):
-    W = rng.standard_normal((n, p, m))
-    a = _typical_output_weight(tensors, m) * rng.uniform(1.0, 2.0, (n, m)) * rng.choice([-1.0, 1.0], (n, m))
-    return W / np.linalg.norm(W, axis=1, keepdims=True), rng.uniform(-1.0, 1.0, (n, m)), a
-
-
-def units_from_moments(tensors, n_units, *, order=2, n_candidates=12, rng=None, **options):
-    """Units up to signs from estimated tensors: decompositions and random starts, all refined on the tensors.
-
-    Returns W (n_candidates, p, m), b, a (n_candidates, m), loss (n_candidates,).
-
-    With 5 inputs and 8 units, degree 6 and 100 000 samples without noise, two thirds to nine tenths of the candidates
-    end at the best minimum, with directions right to some hundredths.
-    """
-    rng = np.random.RandomState(0) if rng is None else rng
-    tensors = {k: np.asarray(T, dtype=np.float64) for k, T in tensors.items() if k >= 2}
-    n_pencils = max(1, n_candidates // 3)
-    found = [recover_up_to_signs(tensors, order, n_units=n_units, rng=rng) for _ in range(n_pencils)]
-    p = found[0].W.shape[0]
-    starts = zip(*[(f.W, f.b, f.a) for f in found])
-    random = _random_starts(tensors, p, n_units, n_candidates - n_pencils, rng)
-    bound = 10.0 * _typical_output_weight(tensors, n_units)
-    W, b, a = (np.concatenate([np.array(s), r]) for s, r in zip(starts, random))
-    # Where a direction is inaccurate, its scalars can be anything.
-    W, b, a, loss = refine_by_moments(tensors, W, np.clip(b, -2.0, 2.0), np.clip(a, -bound, bound), **options)
-    best = np.argsort(loss, kind="stable")
-    return W[best], b[best], a[best], loss[best]

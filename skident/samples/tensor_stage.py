@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.budget.constants import SAME_MINIMUM
 from skident.linalg import hermite_tensors, moment_sums, n_free_entries, svec
 
 from .ridge_model import linear_model, without_ridges
@@ -24,7 +25,6 @@ __all__ = [
 ]
 
 _NOISE_FACTOR = 1.3  # times the edge of the spectrum that noise alone has
-_SAME_LOSS = 1e-3  # relative difference below which two candidates are one
 _HOPELESS = 4.0  # times the loss of the best candidate, beyond which one is not considered further
 _CORRECTION_STEPS = 60  # re-estimations of the moments from residuals (budget; linear convergence)
 _PRODUCTS = 2**21  # entries of a block of Hermite products (memory)
@@ -203,7 +203,7 @@ def _distinct(loss, at_most=4):
     """Indices of candidates, sorted by loss, that differ from each other and are not hopeless."""
     chosen = [0]
     for i in range(1, len(loss)):
-        new = loss[i] - loss[chosen[-1]] > _SAME_LOSS * abs(loss[i])
+        new = loss[i] - loss[chosen[-1]] > SAME_MINIMUM * abs(loss[i])
         if len(chosen) < at_most and new and loss[i] < _HOPELESS * abs(loss[0]):
             chosen.append(i)
     return chosen

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
+from skident.budget.constants import ROOT_2PI
 from skident.linalg import flatten_symmetric, smat, symmetric_power
 
 from .paper.scalars import relu_coefficients
@@ -14,7 +13,6 @@ from .tensor_fit import refine_by_moments
 __all__ = ["fit_candidates", "moment_candidates", "units_tensors"]
 
 ORDERS = (2, 3, 4)  # of the tensors that are fitted; order 1 gives the linear part
-_SQRT_2PI = math.sqrt(2.0 * math.pi)  # normalization of the standard normal density
 _SHORT = 12  # steps of all candidates (budget)
 _LONG = 60  # steps of the better half of the candidates (budget)
 _FAR = 2.5  # biases of starts are kept within
@@ -55,7 +53,7 @@ def _scalars(tensors, U):
     c = {k: np.linalg.solve(G**k + ridge, _values(tensors, U, k)[..., None])[..., 0] for k in (2, 3)}
     small = 1e-9 * np.abs(c[2]).max(axis=-1, keepdims=True) + np.finfo(float).tiny
     b = np.clip(-c[3] / np.where(np.abs(c[2]) < small, small, c[2]), -_FAR, _FAR)
-    a = c[2] * _SQRT_2PI * np.exp(0.5 * b * b)
+    a = c[2] * ROOT_2PI * np.exp(0.5 * b * b)
     bound = 10.0 * np.median(np.abs(a), axis=-1, keepdims=True)
     return b, np.clip(a, -bound, bound)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from skident.budget.constants import MOST_FLIPS
 from skident.linalg.sign_vectors import UndecidedSignsError, nearest_signs, solve_signs
 from skident.optim import best_of
 
@@ -25,7 +26,6 @@ _CHANCE = 3.0  # times what a unit gains by chance: hyperplanes fitted with othe
 _CUTOFFS = (1e-10, 0.03, 0.1, 0.3)  # of singular values
 _PRECISELY = 1e-9  # relative decrease at which the fit without a skip stops
 _EXACT_TOL = 1e-6  # relative residual of the linear part that noise-free fits may leave
-_MOST_SIGNS = 256  # combinations that explain the linear part and are listed (budget)
 _TERM_ERROR = 10.0  # noise deviations over root n: errors of the sum of a few units' terms a_i w_i
 
 
@@ -105,7 +105,7 @@ def _best_signs(sample, model):
         return _closest(sample, gram, U, b, np.vstack([signs, signs * changes]))
     tol = _TERM_ERROR * np.sqrt(max(least, 0.0) / sample.total / sample.effective_rows)
     try:
-        alike = solve_signs(model.V * model.s, (model.V * model.s) @ signs, tol, max_solutions=_MOST_SIGNS)
+        alike = solve_signs(model.V * model.s, (model.V * model.s) @ signs, tol, max_solutions=MOST_FLIPS)
     except UndecidedSignsError:
         return _closest(sample, gram, U, b, np.vstack([signs, signs * changes]))[0], np.ones(m, dtype=bool)
     return _closest(sample, gram, U, b, np.vstack([signs, signs * changes, alike]))
@@ -154,7 +154,7 @@ def _signs_of(sample, model, exact):
     M, values = model.V * model.s, sign_values(model)
     if exact and np.linalg.matrix_rank(M, tol=1e-8 * np.linalg.norm(M, 2)) < len(values):
         try:
-            found = solve_signs(M, model.u, _EXACT_TOL * np.abs(model.V).max(), max_solutions=_MOST_SIGNS)
+            found = solve_signs(M, model.u, _EXACT_TOL * np.abs(model.V).max(), max_solutions=MOST_FLIPS)
         except UndecidedSignsError:
             found = np.empty((0, len(values)))
         if len(found):

@@ -9,7 +9,7 @@ import numpy as np
 
 from skident.network import ACTIVATIONS
 
-from ..constants import FARTHEST
+from ..constants import FARTHEST, FARTHEST_HALF
 from .growth import classify_near_center, growth, is_linear_far_out, polynomial_degree
 from .intervals import find_interval, growing_profile, settling_profile
 from .outputs import OutputEvidence, PreActivationOracle, detect_output_activation
@@ -21,7 +21,6 @@ _VOTES = 2  # units whose profiles must agree
 _MAX_LINES = 15  # searched for them; budget
 _MAX_RESIDUAL = 1e-5  # of a profile that fits, relative to the unit: fits of exact outputs leave 1e-8 and less
 _MARGIN = 30.0  # times that residual that the second best activation must leave
-_FARTHEST_HALF = 1e3  # `FARTHEST` for float16, which ends at 65,504
 _DEGREES = (1, 2, 4, 8)  # of outputs behind one linear layer, and one to three quadratic ones
 _BY_SHAPE = {"linear": "identity", "piecewise": "relu", "curved": "tanh"}  # of smooth units, tanh is the most common
 
@@ -109,7 +108,7 @@ def detect_within_range(oracle, rng):
 
 def _farthest(oracle):
     """Standard deviations of the farthest inputs."""
-    return _FARTHEST_HALF if oracle.precision.kind == "float16" else FARTHEST
+    return FARTHEST_HALF if oracle.precision.kind == "float16" else FARTHEST
 
 
 def _near_center(inner, rng):

@@ -11,7 +11,7 @@ from skident.budget.constants import UNIFORM
 from skident.linalg import lapack, svd
 from skident.oracle import NotIdentified
 
-from ..constants import OUTPUTS_PER_UNKNOWN
+from ..constants import DEVIATIONS_OF_ERROR, OUTPUTS_PER_UNKNOWN
 from ..piecewise.kernel.lines import Line, Table
 from ..piecewise.kernel.output_error import Probe
 from ..piecewise.kernel.scan import scan_line
@@ -36,7 +36,6 @@ _ALIKE = 0.9  # cosine of normals that may be one unit's, of which one is left o
 _WINDOWS = 64  # in which rounding is measured
 _WINDOW = 1e-3  # their half length over the radius: hardly one contains a hyperplane
 _MEDIAN_BEND = 0.6745 * 6.0**0.5  # median of second differences of outputs with errors of standard deviation 1
-_ERROR_STDS = 3.0  # standard deviations that bound an output's error
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class _FarProbe(Probe):
     """A probe of lines at a distance of `FAR_RADIUS`, with the error measured there."""
 
     def __init__(self, oracle, std):
-        super().__init__(oracle, _ERROR_STDS * std, exact=False)
+        super().__init__(oracle, DEVIATIONS_OF_ERROR * std, exact=False)
         self.length_scale = FAR_RADIUS * np.sqrt(oracle.n_inputs)
         self._error_grows = True
 
@@ -145,7 +144,7 @@ def _refined(oracle, units, radius, std, rng):
     jumps = np.einsum("kmd,kd->km", V[:, :, :D], normals)
     weights = jumps / noise**2
     size = np.sqrt(np.sum(jumps * weights, axis=1))  # in errors of the outputs
-    deviation = _ERROR_STDS * np.sqrt(variances)
+    deviation = DEVIATIONS_OF_ERROR * np.sqrt(variances)
     errors = np.maximum(np.linalg.norm(deviation[:, :D], axis=1) / size, _MIN_ERROR)
     position_errors = np.maximum(deviation[:, D] / size, _MIN_ERROR) * radius
     positions = radius * np.sum(V[:, :, D] * weights, axis=1) / size**2

@@ -42,6 +42,7 @@ __all__ = [
 ]
 
 _SHARES = 16  # of points, to be shared out among jobs
+_STEP_TOL = 1e-8  # length of a step at which a start of the power method has converged: root of eps
 _CHUNK_QUERIES = 1024  # per chunk at least; smaller ones cost more in calls than they save
 _WORTH_SHARING = 0.2  # seconds of work below which starting jobs takes longer than they save
 
@@ -197,8 +198,7 @@ class HessianSearch:
     """Where Hessians are taken, and how rank-one matrices are searched in their span.
 
     Without Hessians (0) nothing is searched. `radius` is in the oracle's units; `n_starts` are the random starts of the
-    power method's first round (None: twice the number of missing weights), `tol` the length of a step at which a start
-    has converged.
+    power method's first round (None: twice the number of missing weights).
     """
 
     n_hessians: int
@@ -206,7 +206,6 @@ class HessianSearch:
     n_jobs: int | None = None
     n_starts: int | None = None
     max_iter: int = 1000
-    tol: float = 1e-8
 
 
 @dataclass(frozen=True)
@@ -250,7 +249,7 @@ def find_entangled_weights(oracle, architecture, known, search, rng, log):
             oracle.n_inputs,
             n_vectors=wanted,
             known=known,
-            options=RankOneOptions(n_starts=search.n_starts, max_iter=search.max_iter, tol=search.tol),
+            options=RankOneOptions(n_starts=search.n_starts, max_iter=search.max_iter, tol=_STEP_TOL),
             rng=rng,
             callback=lambda n_found, _: entry["progress"](min(n_found, wanted)),
         )

@@ -11,7 +11,7 @@ from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, OutOfBudgetError
 
 from ..attempt import Attempt, max_error_over_deviation
-from ..constants import NEARLY_RIGHT
+from ..constants import AT_ONCE, NEARLY_RIGHT
 from ..piecewise.deep.network import find_deep_relu_network, validate_relu_layers
 from ..piecewise.kernel.output_error import DeepProbe, probe_of
 from ..piecewise.many_layers.network import find_layers
@@ -39,7 +39,6 @@ _MAX_POLISHED = 30_000  # parameters up to which bits, or a small tol, are worth
 _SMALL_TOL = 1e-10  # below which fits to Jacobians are not accurate enough: they leave errors of 1e-9 to 1e-11
 _MAX_COSINE = 1.0 - 1e-6  # cosine of two units from which they may be one
 _POINTS = 20_000  # points at which the activity of units is counted: a share of 5e-5 is detected
-_POINTS_AT_ONCE = 1000  # of them, for memory: 6 MB with 784 inputs
 _MAX_RESIDUAL = 4.0  # of a fit, in standard deviations of the outputs' errors, that the errors explain
 _NEARLY_EXACT = 1e-8  # relative error of outputs up to which facets are followed as on exact ones: 8 decimals and more
 _RADII = (1.0, 2.0, 3.0)  # standard deviations of these points
@@ -379,8 +378,8 @@ def _count_constant_units(problem, network):
     Hard tanh units are active between their two boundaries.
     """
     rng, D, ranges = np.random.RandomState(0), problem.oracle.n_inputs, []
-    for _ in range(_POINTS // _POINTS_AT_ONCE):
-        H = rng.choice(_RADII, (_POINTS_AT_ONCE, 1)) * rng.standard_normal((_POINTS_AT_ONCE, D))
+    for _ in range(_POINTS // AT_ONCE):
+        H = rng.choice(_RADII, (AT_ONCE, 1)) * rng.standard_normal((AT_ONCE, D))
         H = problem.oracle.clip_to_range(H)
         ranges.append([])
         for W, b in zip(network.weights[:-1], network.biases[:-1], strict=True):

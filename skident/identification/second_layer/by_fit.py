@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from skident.budget import memory_allows
+from skident.budget.constants import WIDE_OUTPUTS
 from skident.fitting.downstream_of_known_units import DownstreamOfKnownUnits
 from skident.fitting.grow_and_prune import GrowPruneLimits, grow_and_prune, prune_within_tolerance
 from skident.fitting.wide_layer import bytes_of_wide_fit, fit_wide_layer
@@ -23,7 +24,6 @@ __all__ = ["FitDesign", "fit_design", "query_where_few_units_are_free", "recover
 _OUTPUTS_PER_PARAMETER = 3.5  # overdetermined, so that a wrong minimum shows
 _MORE_QUERIES = 30  # in addition, for the smallest networks
 _MAX_PARAMETERS = 700  # beyond, a step takes seconds
-_WIDE_OUTPUTS_PER_PARAMETER = 5.0  # of a wide fit: 2.5 leave local minima
 _MAX_WIDE_PARAMETERS = 12_000  # budget: a step takes 20 s
 _MIN_DISTANCE = 0.3  # of random points from the center, in units of 1 / (typical weight norm): near the center
 _MAX_DISTANCE = 1e3  # same: nearly all units are saturated there
@@ -73,7 +73,7 @@ def wide_fit_design(n_inputs, widths):
         return None
     if not memory_allows(bytes_of_wide_fit(n_parameters)):
         return None
-    return FitDesign(int(_WIDE_OUTPUTS_PER_PARAMETER * n_parameters / m_L) + _MORE_QUERIES, 0, m, wide=True)
+    return FitDesign(int(WIDE_OUTPUTS * n_parameters / m_L) + _MORE_QUERIES, 0, m, wide=True)
 
 
 def query_where_few_units_are_free(downstream, n):

@@ -98,7 +98,7 @@ def align_modules(model_a, model_b, X=None, *, n_starts=6, random_state=None):
     Examples
     --------
     >>> import copy, torch
-    >>> from skident.network import align_modules
+    >>> from skident import align_modules
     >>> a = torch.nn.Sequential(
     ...     torch.nn.Linear(2, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1)
     ... ).double()

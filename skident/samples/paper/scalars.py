@@ -12,6 +12,7 @@ import math
 import numpy as np
 from scipy.special import ndtr
 
+from skident.budget.constants import ROOT_2PI
 from skident.linalg import hermite_polynomials, symmetric_power
 
 __all__ = [
@@ -22,7 +23,6 @@ __all__ = [
     "term_coefficients",
 ]
 
-_ROOT_2PI = math.sqrt(2.0 * math.pi)  # normalization of the standard normal density
 _GOOD_GRAM = 1e-4  # ratio of a Gram matrix's eigenvalues from which on normal equations cost few digits
 
 
@@ -35,7 +35,7 @@ def relu_coefficients(b, order):
     Returns (order + 1, ...).
     """
     b = np.asarray(b, dtype=np.float64)
-    phi, Phi = np.exp(-0.5 * b * b) / _ROOT_2PI, ndtr(b)
+    phi, Phi = np.exp(-0.5 * b * b) / ROOT_2PI, ndtr(b)
     signs = (-1.0) ** np.arange(max(order - 1, 1))
     curved = signs.reshape(-1, *[1] * b.ndim) * hermite_polynomials(max(order - 2, 0), b) * phi
     return np.concatenate([(b * Phi + phi)[None], Phi[None], curved])[: order + 1]

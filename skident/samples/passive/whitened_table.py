@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from skident.budget.constants import COLLINEAR
+from skident.budget.constants import COLLINEAR, REPEATED_ROWS
 from skident.fitting.batched_fits import WeightedSamples
 from skident.linalg import column_units
 from skident.network import change_outputs
 
 __all__ = ["Table"]
 
-_SMALL = 2**17  # rows up to which repeated ones are searched for
 _BLOCK = 2**14  # rows read at a time
 _DISCRETE = 0.5  # share of the rows that a column's different values may number, below which it is discrete
 
@@ -41,7 +40,7 @@ class Table:
         if weight is not None and np.any(weight == 0):
             X, Y, weight = X[weight > 0], Y[weight > 0], weight[weight > 0]
         self.groups = None
-        if len(X) <= _SMALL:
+        if len(X) <= REPEATED_ROWS:
             X, Y, weight = _merged(np.asarray(X, dtype=np.float64), Y, weight)
             self.groups = np.unique(X, axis=0, return_inverse=True)[1].ravel()
         self.X, self.Y = X, Y

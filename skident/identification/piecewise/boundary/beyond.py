@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...constants import MIN_BEND
+from ...constants import MIN_BEND, TARGETS
 from .facets import fine_facet, interior_facet
 from .points import bisect, bracket, sizes
 from .surfaces import crossing
@@ -34,7 +34,6 @@ _TRIES_BEYOND = 6  # paths per point (budget)
 _N_PREDICTED = 12  # paths beyond a new unit of a small network (budget)
 _MIN_BEYOND = 5  # boundary points far beyond a new unit, without which its hyperplane is wrong (statistics)
 _MIN_PREDICTED = 3  # of them that the boundary must follow: behind a wrong unit it follows one at most (statistics)
-_BEYOND_TARGETS = (0.5, 6.0)  # standard deviations of the points that these paths head for, log-uniform
 
 
 def facet_from_plane(labels, n, pair, x, d, rng):
@@ -118,7 +117,7 @@ def _points_beyond(labels, surface, k, start, rng):
     for _ in range(_TRIES_BEYOND):
         if len(Y) >= wanted:
             break
-        targets = labels.draw(wanted - len(Y), rng, _BEYOND_TARGETS)
+        targets = labels.draw(wanted - len(Y), rng, TARGETS)
         found = _bracketed(labels, surface, k, side, start, targets)
         if not len(found[0]):
             break
@@ -129,7 +128,7 @@ def _points_beyond(labels, surface, k, start, rng):
 
 def points_on(labels, surface, n, rng):
     """Up to n boundary points (k, D) on paths across the units of a surface: they overdetermine its units."""
-    start, targets = surface.points[rng.randint(len(surface.points))], labels.draw(n, rng, _BEYOND_TARGETS)
+    start, targets = surface.points[rng.randint(len(surface.points))], labels.draw(n, rng, TARGETS)
     Y, N, size = _bracketed(labels, surface, None, 0.0, start, targets)
     t, _, above = bisect(labels, Y, N, -size, size, surface.pair[1])
     return (Y + t[:, None] * N)[above == surface.pair[0]]
@@ -137,7 +136,7 @@ def points_on(labels, surface, n, rng):
 
 def _is_predicted(labels, surface, k, start, rng):
     """Whether the boundary follows the surface beyond unit k, at some points far from the facet at `start`."""
-    targets = labels.draw(_N_PREDICTED, rng, _BEYOND_TARGETS)
+    targets = labels.draw(_N_PREDICTED, rng, TARGETS)
     return len(_bracketed(labels, surface, k, surface.signs(start)[k], start, targets)[0]) >= _MIN_PREDICTED
 
 

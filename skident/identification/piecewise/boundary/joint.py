@@ -20,7 +20,6 @@ __all__ = ["MAX_UNKNOWNS", "Logits", "Precision", "damped_solution", "features",
 MAX_UNKNOWNS = 6000  # of the joint least squares (memory and time)
 _NEAR_BEND = 1e-6  # distance from a hyperplane within which the side of a point is uncertain
 _NULL_TOL = 2e-9  # singular value per root of the points that is a null vector of accurate hyperplanes
-_GAP = 20.0  # between the singular values of null vectors of rough hyperplanes and the others
 _SINGULAR = 1e-14  # diagonal entry of a triangular factor, over the largest one, that is zero (rounding)
 _BLOCK = 64  # columns of a block of a factorization that rows are added to (processor time)
 _MOST = 0.9  # of new boundary points, whose standard errors are bounded (statistics)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...constants import WITHIN_RADII
+from ...constants import BRACKETS, WITHIN_RADII
 from .points import bisect, bracket
 
 __all__ = ["bends_along"]
@@ -13,7 +13,6 @@ _N_SEGMENTS = 24  # per draw (budget)
 _MAX_DRAWS = 12  # (budget)
 _OFFSETS = np.array([-2.0, -1.0, 1.0, 2.0])  # of boundary points from the hyperplane, over the step
 _STEPS = (3e-3, 3e-4)  # in standard deviations
-_INTERVALS = (1.0, 4.0, 16.0)  # half widths of the intervals that are bisected there, in steps
 _TRIED_PER_PLACE = 4  # places at which the boundary may not be straight, per place wanted (budget)
 _STRAIGHT = 1e-8  # deviation from a straight line, over the step, on each side of the hyperplane
 _ROUGHLY_STRAIGHT = 1e-6  # that deviation if points are bisected roughly (budget)
@@ -67,7 +66,7 @@ def _bent(labels, X, U, n, pair, straight):
 def _bracketed(labels, X, U, n, pair, step, rows):
     """Rows whose boundary stays near X, half widths of intervals along U around it, and their centers (4 k, D)."""
     size, Z = np.zeros(len(X)), X[:, None] + (step * _OFFSETS)[:, None] * n
-    for factor in _INTERVALS:
+    for factor in BRACKETS:
         i = rows[size[rows] == 0]
         if len(i):
             labeled = [np.repeat(side[i], len(_OFFSETS)) for side in pair]

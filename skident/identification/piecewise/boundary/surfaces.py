@@ -8,7 +8,7 @@ import numpy as np
 
 from skident.linalg import lapack
 
-from ...constants import BISECTION_ERROR, EXPLAINED_DISTANCE, NEAR_OFFSET
+from ...constants import BISECTION_ERROR, BRACKETS, EXPLAINED_DISTANCE, NEAR_OFFSET
 from .joint import MAX_UNKNOWNS, Logits, refined
 from .points import PARTS, bisect, bracket, sizes
 
@@ -23,14 +23,12 @@ _BEND_TOL = 1e-7  # of a bend's position along a path
 _BEFORE = np.array([0.5, 0.1, 1e-3, 0.0])  # of the way before a departure, at which both labels are checked
 _MAX_SIDES = 6  # bisections of a departure, on alternating sides
 _STEP = 0.3  # beyond a known hyperplane, at which its coefficient is measured
-_BRACKETS = (1.0, 4.0, 16.0)  # half widths of the interval that is bisected there, in steps
 _MAX_CHANGE = 3e-5  # of hyperplanes by a refinement; more comes from points that belong to unknown units
 _MAX_CHANGE_OVER = 1e-2  # `_MAX_CHANGE` by an overdetermined fit to rounding
 _MAX_RESIDUAL = 1e-10  # of a refinement; more has that cause
 _MAX_OUTLIERS = 4  # of the points beyond a unit (budget)
-_FIT_TOL = 1e-7  # distance of a boundary point, relative to 1 + |x|, within which it belongs to the surface
-_LOST_TOL = 1e-8  # `_FIT_TOL` distance for points that a refinement must not lose
-_CERTAIN = 1e-11  # `_FIT_TOL` distance from which a refinement could move units far
+_LOST_TOL = 1e-8  # `EXPLAINED_DISTANCE` distance for points that a refinement must not lose
+_CERTAIN = 1e-11  # `EXPLAINED_DISTANCE` distance from which a refinement could move units far
 _ASIDE = 1e-3  # distance from a point, in standard deviations, at which such a bend shows
 _COMBINATION_DAMPING = 1e-6  # of combinations that few points determine: rounding would move them (rounding)
 _LITTLE_DAMPING = 1e-10  # of an overdetermined fit
@@ -148,7 +146,7 @@ class Surface:
         """How many boundary points its units lack, besides X (n, D), until a fit is overdetermined."""
         _, logits = self._logits()
         unknowns = logits.hyperplanes.size + len(logits.coef)
-        return max(0, int(np.ceil(_OVERDETERMINED * unknowns)) - int(np.sum(_fits(logits, X, _FIT_TOL))))
+        return max(0, int(np.ceil(_OVERDETERMINED * unknowns)) - int(np.sum(_fits(logits, X, EXPLAINED_DISTANCE))))
 
     def refine(self, X):
         """Gauss-Newton of all units with known coefficients over those boundary points X of the pair that fit.
@@ -158,7 +156,7 @@ class Surface:
         known, logits = self._logits()
         column, H = logits.coef[:, 1], self.units.hyperplanes
         size = np.linalg.norm(column)
-        own = X[_fits(logits, X, _FIT_TOL)]
+        own = X[_fits(logits, X, EXPLAINED_DISTANCE)]
         unknowns = H[known].size + len(column)
         if len(own) < (len(column) if unknowns <= MAX_UNKNOWNS else _OVERDETERMINED * unknowns):
             return
@@ -177,7 +175,7 @@ class Surface:
     def is_suspect(self, X):
         """Which boundary points X (n, D) the surface explains so badly that they may lie beyond an unknown bend."""
         off, size = self._distances(X)
-        return (off > _CERTAIN * size) & (off < _FIT_TOL * size)
+        return (off > _CERTAIN * size) & (off < EXPLAINED_DISTANCE * size)
 
     def is_flat(self, labels, x, rng):
         """Whether the boundary is flat around its point x (D,), compared with the distance of x from the surface.
@@ -294,7 +292,7 @@ def _fits(logits, X, tol):
 
 def crossing(labels, x, n, step, pair, tol=None):
     """The boundary point on the line x + t n near t = 0, bisected to `tol` or rounding; None if there is none."""
-    for factor in _BRACKETS:
+    for factor in BRACKETS:
         if bracket(labels, x[None], n, factor * step, pair)[0]:
             size = factor * step
             t, _, above = bisect(labels, x[None], n, -size, size, pair[1], tol)

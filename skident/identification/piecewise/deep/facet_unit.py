@@ -8,7 +8,7 @@ from skident.budget import check_deadline, chunks
 from skident.budget.constants import CHUNK_COPIES
 from skident.linalg import lapack, svd
 
-from ...constants import INDEPENDENT, LAYER_ERRORS, NO_GRADIENT, NORMAL_RANK_TOL, RESIDUAL_PER_ERROR
+from ...constants import INDEPENDENT, LAYER_ERRORS, LINE_REACH, NO_GRADIENT, NORMAL_RANK_TOL, RESIDUAL_PER_ERROR
 
 __all__ = ["CONTRADICTION", "SAME_DIRECTION", "FacetUnit", "intersection"]
 
@@ -32,7 +32,6 @@ _SPREADS = (0.5, 1.0, 2.0, 3.0)  # of the lines' origins around the center, in s
 _NEAR_SPREADS = (0.1, 0.3, 1.0)  # `_SPREADS` around points of the boundary
 _FIRST_LINES = 12  # lines at a time at first
 _N_GRID = 80  # points of a line at which the unit's sign is evaluated
-_REACH = 4.0  # half length of the lines in units of sqrt(D)
 _LEAST_GRADIENT = 1e-6  # norm over that of the coefficients below which the unit is constant on a region
 _OFF_BOUNDARIES = 1e-5  # distance that predicted points keep from known boundaries
 _N_SECANTS = 40  # steps to a zero
@@ -226,7 +225,7 @@ class FacetUnit:
     def _zeros_on_lines(self, origins, rng):
         """Points of the boundary on lines in random directions, two per line at most, in random order."""
         n_lines, D = origins.shape
-        t = np.linspace(-_REACH, _REACH, _N_GRID) * np.sqrt(D)
+        t = np.linspace(-LINE_REACH, LINE_REACH, _N_GRID) * np.sqrt(D)
         V = rng.standard_normal((n_lines, D))
         V /= np.linalg.norm(V, axis=1, keepdims=True)
         some = chunks(n_lines, CHUNK_COPIES * 8 * _N_GRID * (D + self.known.n_features))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...constants import APART, N_FIRST
+from ...constants import APART, N_FIRST, WINDOW_ERRORS
 from ..kernel.gradient import normals_at
 from ..kernel.lines import CriticalPoints, gaps_on_segments, random_segments
 from ..kernel.locate import locate, scan_segments, window_widths
@@ -18,7 +18,6 @@ _POINTS_NOISY = 3  # located per unknown on noisy outputs, and beyond:
 _SPARE_POINTS_NOISY = 12  # more, of which a quarter may belong to other boundaries
 _QUERIES = 6  # points queried per point that is needed, and beyond:
 _MORE_QUERIES = 24  # more, for few inputs
-_ERRORS = 300.0  # half width of a window in errors of the normal
 _EXACT_NORMAL = 1e-9  # error of a normal that no second round improves
 _OFF_PLANE = 1e-7  # median distance of points that are on no plane; on one they are exact to 1e-12
 _OFF_PLANE_RESOLUTIONS = 1e3  # `_OFF_PLANE` in resolutions
@@ -143,7 +142,7 @@ def refined_hyperplane(probe, point, normal, error, rng):
     """
     D, (wide, narrow), noisy = len(normal), window_widths(probe), probe.resolution > NOISY
     need = _POINTS_NOISY * D + _SPARE_POINTS_NOISY if noisy else D + _SPARE_POINTS
-    offset, first = -normal @ point, max(narrow, min(wide, _ERRORS * error))
+    offset, first = -normal @ point, max(narrow, min(wide, WINDOW_ERRORS * error))
     for width in (first,) if error < _EXACT_NORMAL or noisy else (first, narrow):
         points, errors, n_queried = _located_on(probe, normal, offset, need, width, rng)
         if len(points) < need:

@@ -10,7 +10,7 @@ from skident.budget.constants import PATIENCE
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, OutOfBudgetError
 
-from ...constants import LAST_SHARE, LINE_REACH, N_INTERVALS, NEARLY_RIGHT, WHOLE_SHARE
+from ...constants import HELD_OUT_PER_PARAMETER, LAST_SHARE, LINE_REACH, N_INTERVALS, NEARLY_RIGHT, WHOLE_SHARE
 from ..kernel.gradient import critical_points_on
 from ..kernel.lines import random_segments
 from ..kernel.robust_fit import NOISY
@@ -37,7 +37,6 @@ _N_REPAIRS = 12  # rounds of explaining wrong outputs
 _WORSE_ROUNDS = 3  # repairs that do not help, after which the search ends then
 _MAX_LINES = 12  # followed per layer
 _MAX_SEARCHES = 15  # times that more lines are scanned where nothing else helps
-_SAMPLES = 12  # held-out samples per parameter and output, at least
 _RANDOM_SHARE = 0.8  # of the held-out samples, those at random points
 _CHANGING_SHARE = 0.25  # beside these, over them, samples where missing units would show
 _FEWEST_CHANGING = 300  # of these
@@ -322,7 +321,7 @@ class _DeepSearch:
         """
         self._report_progress()
         network = readout.network
-        n = max(self.n_validation, _SAMPLES * network.n_parameters // network.n_outputs)
+        n = max(self.n_validation, HELD_OUT_PER_PARAMETER * network.n_parameters // network.n_outputs)
         n *= 1 if len(network.weights) < 4 else _DEEPER_SAMPLES
         validation = validate_readout(self.probe, readout, self.samples, n, self.rng)
         if 1 in self.layers and self.layers[1].skip:

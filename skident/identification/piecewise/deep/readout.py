@@ -12,7 +12,16 @@ from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 from skident.network import FeedforwardNetwork, leaky_relu
 from skident.oracle import NotIdentified
 
-from ...constants import CERTAIN, EXPLAINED, EXPLAINED_ERRORS, LEAST_FLOOR, RANK_TOL, RESIDUAL_FLOOR, SETTLED
+from ...constants import (
+    CERTAIN,
+    EXPLAINED,
+    EXPLAINED_ERRORS,
+    LEAST_FLOOR,
+    RANK_TOL,
+    RESIDUAL_FLOOR,
+    REWEIGHTINGS,
+    SETTLED,
+)
 from ..kernel.robust_fit import NOISY, fit_outputs
 from ..kernel.signs import linear_part_matrix, signs_over_ratio, slope_of_ratio
 
@@ -41,7 +50,6 @@ _MORE_POINTS = 60  # more, so that outliers of a small layer stay few
 _INACCURATE = 1e4  # accuracy of an output over the median that is left out
 # Explaining outputs.
 _EXPLAINED_NOISE = 3000.0  # `EXPLAINED` for noisy outputs
-_N_REWEIGHTINGS = 24  # of least absolute deviations
 _SIGNED_LOSS = 0.05  # share of the outputs that signs may leave unexplained
 # Units and signs.
 _MOST_EXPLAINED = 0.9  # share of the outputs above which units without effect are left out
@@ -203,7 +211,7 @@ def _fit(A, fit, probe):
     coef, residual = fit_outputs(
         *(A, fit.F, fit.tol),
         explained=explained,
-        n_rounds=_N_REWEIGHTINGS,
+        n_rounds=REWEIGHTINGS,
         settled=SETTLED * explained,
         floor=lambda residual: RESIDUAL_FLOOR * np.median(residual) + LEAST_FLOOR,
     )

@@ -8,12 +8,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skident.oracle import OutOfBudgetError
 
+from ...constants import HELD_OUT_PER_PARAMETER
+
 __all__ = ["further_queries"]
 
 _SLOW_UNITS = 64  # of a first layer wider than the input, from which the search takes minutes
 _PER_UNIT = 5_000  # queries of a search per unit of it, beyond those of other searches (budget)
 _LEAST_PER_UNIT = 2_000  # queries that a unit of the next layer takes, at least
-_HELD_OUT_PER_PARAMETER = 12  # held-out samples per parameter and output
 _CROSSINGS = 2  # boundaries per unit of the next layer on a line, at most: one to two were counted
 _SLOW = (
     "the first layer has at least {} units and is wider than the {} inputs: the layers behind it take minutes and "
@@ -35,7 +36,7 @@ def further_queries(probe, first):
     if n_units < _SLOW_UNITS or n_units <= probe.n_inputs:
         return 0
     width = len(first.loose) // (_CROSSINGS * max(first.n_lines, 1))
-    needed = _LEAST_PER_UNIT * width + _HELD_OUT_PER_PARAMETER * n_units * width // probe.n_outputs
+    needed = _LEAST_PER_UNIT * width + HELD_OUT_PER_PARAMETER * n_units * width // probe.n_outputs
     left = probe.oracle.budget.queries_left
     if left < needed:
         raise OutOfBudgetError(_TOO_FEW.format(left, n_units, needed))

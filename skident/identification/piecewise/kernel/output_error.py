@@ -7,7 +7,7 @@ import numpy as np
 from skident.budget.constants import EPS, TINY
 from skident.oracle import NotIdentified
 
-from ...constants import DETECTION_TOL
+from ...constants import DETECTION_TOL, DEVIATIONS_OF_ERROR
 from ...query_points import query_block
 
 __all__ = ["DeepProbe", "Probe", "measure_rounding", "probe_of"]
@@ -21,8 +21,7 @@ _RELIABLE_TOL_NOISY = 1e3  # of noisy outputs; noise does not grow with the dist
 
 # Measuring the error, by second differences in small windows.
 _MARGIN = 16.0  # over the upper quartile of second differences: the largest of a few thousand outputs
-_NOISE_DEVIATIONS = 3.0  # standard deviations of noise that bound an output's error: false alarm rate 0.3 %
-_ROUNDING_DEVIATIONS = 1.75  # `_NOISE_DEVIATIONS` for rounding to decimals, whose largest error is sqrt(3) deviations
+_ROUNDING_DEVIATIONS = 1.75  # `DEVIATIONS_OF_ERROR` for rounding to decimals, whose largest error is sqrt(3) deviations
 _WIDE_STEP = 3e-4  # in standard deviations of the inputs; few windows of this size contain an activation boundary
 _NARROW_STEP = 3e-6  # curvature decreases by the squared ratio of the two steps, noise does not
 _QUANTILE = 0.75  # of second differences: fewer windows contain a boundary, and half of rounded ones may be 0
@@ -141,7 +140,7 @@ def probe_of(oracle, rng, *, far=30.0):
             return Probe(oracle, measure_rounding(oracle, rng, far=far))
         except NotIdentified:
             pass
-    margin = _ROUNDING_DEVIATIONS if accuracy.kind == "decimals" else _NOISE_DEVIATIONS
+    margin = _ROUNDING_DEVIATIONS if accuracy.kind == "decimals" else DEVIATIONS_OF_ERROR
     output_error = np.maximum(margin * accuracy.std, TINY)
     _refuse_smooth_noisy(oracle, output_error, rng)
     return Probe(oracle, output_error, exact=False)

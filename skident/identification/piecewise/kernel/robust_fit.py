@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skident.budget import check_deadline
+from skident.budget.constants import EXACT_RANK_TOL
 from skident.linalg import lapack, svd
 
 __all__ = ["NOISY", "ActiveSetFit", "PlaneFit", "active_set_fit", "fit_outputs", "fit_plane_near"]
@@ -16,8 +17,7 @@ _WITHIN = 6.0  # errors that an equation may be off by: none of a thousand norma
 _ROUNDS = 30  # reweightings at most, and changes of the active set
 _SETTLED = 1e-2  # relative change of the weights that ends the reweighting: the active set no longer depends on it
 _LEAST_RESIDUAL = 0.3  # errors below which a residual weighs no more
-_RANK = 1e-13  # singular value over the largest that is rounding
-_RANK_OUTPUTS = 1e-12  # `_RANK` for fits of outputs, whose features may be nearly dependent
+_RANK_OUTPUTS = 1e-12  # `EXACT_RANK_TOL` for fits of outputs, whose features may be nearly dependent
 
 
 class ActiveSetFit(NamedTuple):
@@ -40,7 +40,7 @@ def active_set_fit(A, y, errors):
     weight = np.ones(n)
     for _ in range(_ROUNDS):
         check_deadline()
-        x = lapack.lstsq(A * weight[:, None], y * weight, rcond=_RANK)[0]
+        x = lapack.lstsq(A * weight[:, None], y * weight, rcond=EXACT_RANK_TOL)[0]
         weight, before = 1.0 / np.sqrt(np.maximum(np.abs(A @ x - y), _LEAST_RESIDUAL)), weight
         if np.all(np.abs(weight - before) <= _SETTLED * before):
             break
@@ -51,11 +51,11 @@ def active_set_fit(A, y, errors):
         if within.sum() < q + 2 or np.array_equal(within, kept):
             break
         kept = within
-        x = lapack.lstsq(A[kept], y[kept], rcond=_RANK)[0]
+        x = lapack.lstsq(A[kept], y[kept], rcond=EXACT_RANK_TOL)[0]
     if kept.sum() < max(q + 2, 0.5 * n):
         return None
     s, Vt = svd(A[kept], full_matrices=False)[1:]
-    s = np.maximum(s, _RANK * s[0])
+    s = np.maximum(s, EXACT_RANK_TOL * s[0])
     return ActiveSetFit(x, kept, (Vt.T / s**2) @ Vt, float(np.median(np.abs(A[kept] @ x - y[kept]))))
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from skident.budget.constants import MANY_ROUNDS
 from skident.linalg import lapack, svd
 
-from ...constants import INDEPENDENT_NORMALS, INSIDE, NORMAL_RANK_TOL, NORMAL_WEIGHT
+from ...constants import INDEPENDENT_NORMALS, INSIDE, NORMAL_RANK_TOL, NORMAL_WEIGHT, SAME_PART
 
 __all__ = [
     "accurate_vector",
@@ -21,7 +21,6 @@ __all__ = [
     "smallest_eigenpair",
 ]
 
-_SAME_UNIT = 1e-5  # relative difference of two parts of one unit
 _LEAST_PART = 0.05  # of a unit's weights on which two parts must agree
 _LEAST_SHARED = 1  # weights that two parts must share, beside the bias
 _SAME_JUMP = 3e-6  # sine of the angle between jumps of one unit in one pattern of the layers behind it
@@ -66,7 +65,7 @@ def grown(w, b, active, scale, seed, free):
         own = np.sum(cm**2, axis=1) + (bias / scale) ** 2
         factor = (np.sum(cm * vm, axis=1) + bias * b / scale**2) / np.maximum(size, np.finfo(float).tiny)
         off = np.sum((cm - factor[:, None] * vm) ** 2, axis=1) + ((bias - factor * b) / scale) ** 2
-        agree = (shared.sum(axis=1) >= least) & (off < _SAME_UNIT**2 * own) & ~members & free
+        agree = (shared.sum(axis=1) >= least) & (off < SAME_PART**2 * own) & ~members & free
         agree &= np.sum(cm**2, axis=1) > _LEAST_PART**2 * (c @ c)
         if not agree.any():
             break

@@ -6,7 +6,16 @@ import numpy as np
 
 from skident.budget.constants import FEW_ROUNDS, PATIENCE
 
-from ...constants import EXPLAINED, EXPLAINED_ERRORS, LAST_SHARE, LEAST_FLOOR, RESIDUAL_FLOOR, SETTLED, WHOLE_SHARE
+from ...constants import (
+    EXPLAINED,
+    EXPLAINED_ERRORS,
+    LAST_SHARE,
+    LEAST_FLOOR,
+    RESIDUAL_FLOOR,
+    REWEIGHTINGS,
+    SETTLED,
+    WHOLE_SHARE,
+)
 from ..kernel.robust_fit import fit_outputs
 from ..several_outputs.shared_jacobians import Space
 from .aimed_lines import aimed_lines
@@ -37,7 +46,6 @@ _OUTPUTS_PER_FEATURE = 3  # queried, per unit of this layer and the one before
 _MORE_OUTPUTS = 60  # beyond these
 _OUTPUT_RADII = (0.5, 1.0, 2.0, 3.0)  # standard deviations of their inputs
 _POOL = 20  # random inputs per chosen one
-_REWEIGHTINGS = 24  # of least absolute deviations
 _STEEPEST = 1e6  # weight that keeps a unit inactive, or active, in units of the known ones, above which there is none
 _BEYOND = 2.0  # factor of such a weight: farther out, the unit may be larger
 
@@ -67,7 +75,7 @@ class _ManyLayers:
         self.space, self.probe, self.rng, self.callback, self.validate = space, probe, rng, callback, validate
         self.critical = CriticalSet(space, rng)
         explained = max(EXPLAINED / probe.resolution, EXPLAINED_ERRORS)
-        options = {"explained": explained, "n_rounds": _REWEIGHTINGS, "settled": SETTLED * explained}
+        options = {"explained": explained, "n_rounds": REWEIGHTINGS, "settled": SETTLED * explained}
         options["floor"] = lambda residual: RESIDUAL_FLOOR * np.median(residual) + LEAST_FLOOR
         self.errors = ErrorLines(probe, rng, options)
         self.found = None  # the best `DeepNetwork`

@@ -11,7 +11,7 @@ from skident.budget import check_deadline
 from skident.budget.constants import TINY
 from skident.linalg import lapack, svd
 
-from ...constants import DECOMPOSITIONS, RANK_TOL
+from ...constants import DECOMPOSITIONS, INSIDE, RANK_TOL
 from .consensus import accurate_vector, clusters_of_jumps, gram_matrices, residuals, smallest_eigenpair
 from .spans import Spans
 
@@ -47,7 +47,6 @@ _OTHER_SIGNS = 24  # random ones: a cluster that fits most of them says nothing
 _MOST_FITTING = 0.5  # share of these that a telling cluster fits at most
 _INDEPENDENT = 1e-7  # singular value over the largest of gradients that are independent
 _CLEAR = 0.5  # votes for a sign, over the most for one, with which all are certain
-_OFF_SPAN = 1e-5  # part of a normal outside of the span of the gradients
 _SILENT = 1e-5  # coefficient of a silent unit, over the largest
 
 
@@ -201,7 +200,7 @@ def _votes(critical, H, A, index, C, b):
     k = index[full]
     inverse = lapack.pinv(np.swapaxes(J[full], 1, 2))
     x = np.einsum("nkd,nd->nk", inverse, critical.normals[k])
-    off = np.linalg.norm(np.einsum("nkd,nk->nd", J[full], x) - critical.normals[k], axis=1) > _OFF_SPAN
+    off = np.linalg.norm(np.einsum("nkd,nk->nd", J[full], x) - critical.normals[k], axis=1) > INSIDE
     active = np.abs(x) > _SILENT * np.abs(x).max(axis=1, keepdims=True)
     votes = np.where(active, 1.0, -1.0) * np.sign(H[k] @ C + b)
     return votes[~off].sum(axis=0)

@@ -7,7 +7,7 @@ import numpy as np
 from skident.linalg import lapack
 from skident.oracle import NotIdentified
 
-from ...constants import SPREAD, TRIES
+from ...constants import SAME_PART, SPREAD, TRIES
 from ..several_outputs.shared_jacobians import scanned
 
 __all__ = ["complete_unit"]
@@ -20,7 +20,6 @@ _REACHED = 1e-8  # residual of points that are on both boundaries
 _FARTHEST = 30.0  # of these points from the center, over sqrt(D)
 _LARGEST_WEIGHT = 8.0  # of an unseen weight, over the norm of the known ones
 _LEAST_WEIGHT = 1e-6  # of a unit whose known weights have norm 1: less is another boundary through the point
-_SAME_WEIGHT = 1e-5  # relative difference of one weight from two lines
 _SAME_JUMP = 1e-9  # one minus the cosine of jumps of one unit on both sides of the input's boundary
 _AT_POINT = 1e-6  # distance of a critical point from where it was predicted, over the length scale there
 _PAIRS = 5  # first pairs of points on a short line
@@ -92,7 +91,7 @@ def _weight(search, unit, u):
             if one is None:
                 continue
             value, point = one
-            same = [k for k, other in enumerate(found) if abs(value - other) < _SAME_WEIGHT * (1.0 + abs(other))]
+            same = [k for k, other in enumerate(found) if abs(value - other) < SAME_PART * (1.0 + abs(other))]
             if same:
                 return value, np.array([points[same[0]], point])
             found, points = [*found, value], [*points, point]

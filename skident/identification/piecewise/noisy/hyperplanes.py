@@ -7,7 +7,7 @@ import numpy as np
 from skident.budget import check_deadline
 from skident.linalg import svd
 
-from ...constants import INPUT_ROUNDING, N_FIRST, SAME_PLANE
+from ...constants import INPUT_ROUNDING, N_FIRST, SAME_PLANE, WINDOW_ERRORS
 from ..deep.first_layer import HyperplaneSearch
 from ..kernel.locate import locate, window_widths
 from ..kernel.windows import locate_by_lines
@@ -22,7 +22,6 @@ _PLANES_PER_PAIR = 12  # hyperplanes per idle pair: 64 behind 13 inputs were com
 _N_MORE = 16  # queried next
 _LEAST_FIRST = 2  # of the first ones, that a hyperplane meets
 _LEAST_SHARE = 0.3  # of all of them
-_NORMAL_ERRORS = 300.0  # half width of a window in errors of the normal
 _PER_INPUT = 2  # positions per input that a fit needs at least, and beyond:
 _SPARE = 12  # more
 _WINDOWS = 12  # times as many windows at most
@@ -68,7 +67,7 @@ class NoisyHyperplaneSearch(HyperplaneSearch):
 
     def _continues(self, plane, error):
         wide, narrow = window_widths(self.probe)
-        width, hits = max(narrow, min(wide, _NORMAL_ERRORS * error)), 0
+        width, hits = max(narrow, min(wide, WINDOW_ERRORS * error)), 0
         for n, least in ((N_FIRST, _LEAST_FIRST), (_N_MORE, _LEAST_SHARE * (N_FIRST + _N_MORE))):
             P = _points_on(plane, n, self.rng)
             hits += locate(self.probe, P, np.tile(plane[:-1], (n, 1)), width).found.sum()

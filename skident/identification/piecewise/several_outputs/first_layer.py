@@ -7,6 +7,7 @@ import numpy as np
 from skident.linalg import lapack
 from skident.oracle import NotIdentified
 
+from ...constants import SAME_JUMP
 from .planes import PlaneSearch, measure_again
 from .shared_jacobians import MIN_OUTPUTS, STAGE, good, normals_on_line, scanned
 
@@ -35,7 +36,6 @@ _OUT_OF_SPAN = 1e-5  # relative part of a normal outside of the span of those of
 _IN_SPAN_SHARE = 0.97  # of deeper boundaries whose normals lie in that span, if the first layer is complete
 _SILENT = 1e-4  # coefficient of a silent unit, over the largest
 _LEAST_VOTES = 0.02  # of the votes for a sign, over the largest: fewer if a boundary is not one of the first layer
-_SAME_UNIT = 1e-7  # one minus the cosine of jumps of one unit of the last hidden layer, also next to other boundaries
 _LEAST_DEEPER = 30  # critical points of deeper units that show how many layers there are
 _LAST_SHARE = 0.65  # of their jumps that return on another line: above 0.8 with two hidden layers, 0.3 to 0.7 with more
 _OFF = 1e-4  # distance of a critical point from the next boundary, in units of the line, from which it has another
@@ -152,7 +152,7 @@ def has_more_layers(search, lines):
     if sum(map(len, deeper)) < _LEAST_DEEPER:
         return False
     returned = [
-        np.abs(units @ np.concatenate(deeper[:i] + deeper[i + 1 :]).T).max(axis=1, initial=0.0) > 1.0 - _SAME_UNIT
+        np.abs(units @ np.concatenate(deeper[:i] + deeper[i + 1 :]).T).max(axis=1, initial=0.0) > 1.0 - SAME_JUMP
         for i, units in enumerate(deeper)
     ]
     return bool(np.mean(np.concatenate(returned)) < _LAST_SHARE)

@@ -10,7 +10,7 @@ from skident.linalg import lapack
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, OutOfBudgetError
 
-from ...constants import RCOND
+from ...constants import RCOND, READOUT_RADII
 from .first_layer import find_first_layer, has_more_layers, points_off_boundaries, second_layer_units_on, signed_layer
 from .input_span import InputSpan, SpanSearch
 from .jacobian_polish import polished_on_jacobians
@@ -51,7 +51,6 @@ _EXACT_ERROR = 1e-9  # of these, above which another fit follows
 _FITTED_ERROR = 1e-3  # of these, up to which a fit may remove them
 _SAMPLES_PER_UNIT = 8  # of the second layer, to which the output layer is fitted: a unit may rest at most of them
 _READOUT_SAMPLES = 40  # beside these
-_READOUT_RADII = (0.5, 1.0, 2.0, 3.0)  # standard deviations of these samples
 
 
 def find_network(query, n_inputs, output_error, rng, callback=None, reach=np.inf, *, max_polished=_MAX_POLISHED):
@@ -302,7 +301,7 @@ def _with_readout(query, W, b, second, rng):
     """The network, with its output layer fitted by least squares."""
     V, c, outgoing = second
     n = _SAMPLES_PER_UNIT * len(c) + _READOUT_SAMPLES
-    X = np.array(_READOUT_RADII)[np.arange(n) % len(_READOUT_RADII), None] * rng.standard_normal((n, len(W)))
+    X = np.array(READOUT_RADII)[np.arange(n) % len(READOUT_RADII), None] * rng.standard_normal((n, len(W)))
     H = np.maximum(np.maximum(X @ W + b, 0.0) @ V + c, 0.0)
     A = np.column_stack([H, np.ones(n)])
     scale = np.maximum(np.linalg.norm(A, axis=0), LEAST_VALUE * np.linalg.norm(A))

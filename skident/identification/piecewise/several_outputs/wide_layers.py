@@ -7,7 +7,7 @@ import numpy as np
 from skident.linalg import lapack
 from skident.oracle import NotIdentified
 
-from ...constants import EQUAL_JUMP, NEAR_SHARE, POSITION_TOL, SAME_NORMAL
+from ...constants import EQUAL_JUMP, NEAR_SHARE, POSITION_TOL, READOUT_RADII, SAME_JUMP, SAME_NORMAL
 from .first_layer import random_line
 from .lines_across import line_across_missing
 from .rare_units import rare_units
@@ -30,7 +30,6 @@ _TURN = 0.5  # random part of a line's direction beside the gradient
 _SIGN_LINES = 12  # after which there is no second layer if not one of its units is determined
 _MOST_LINES = 60  # (budget)
 _FIRST_FROM_LINES = 12  # that may show units of the first layer which the first lines have missed (budget)
-_SAME_DIRECTION = 1e-7  # one minus the cosine of jumps of one unit of the second layer, also next to other boundaries
 _SAME_OFFSET = 1e-2  # difference of the offsets of one hyperplane, over the unit length of the lines
 _PLANE_HITS = 2  # further lines that a hyperplane of the first layer meets where it is predicted
 _HIT_SHARE = 0.6  # of the lines, besides: facets of deeper units meet few, other critical points hide one
@@ -44,7 +43,6 @@ _SIGN_STEPS = 8  # of reweighted least squares
 _INLIER = 1e-7  # relative residual of the signs' equations beyond which they count less
 _SAMPLES_FOR_SIGNS = 8  # of the second layer, at which outputs show its signs
 _MORE_SAMPLES = 40  # beside these
-_RADII = (0.5, 1.0, 2.0, 3.0)  # standard deviations of these
 
 
 class WideLayers:
@@ -127,7 +125,7 @@ class WideLayers:
         which = self._nearest(line, W.T / np.linalg.norm(W, axis=0)[:, None], b / np.linalg.norm(W, axis=0))
         known = {int(i): W[:, j] for j, i in enumerate(which) if i >= 0}
         for v, unit in self.determined:
-            for i in np.flatnonzero(line.units @ unit.direction > 1.0 - _SAME_DIRECTION):
+            for i in np.flatnonzero(line.units @ unit.direction > 1.0 - SAME_JUMP):
                 known.setdefault(int(i), (W * (line.points[i] @ W + b > 0.0)) @ v[:-1])
         for i, normal in known.items():
             line.normals[i], line.residuals[i] = normal * line.sizes[i] / (normal @ line.direction), 0.0
@@ -145,7 +143,7 @@ class WideLayers:
             few = unseen.sum() <= _FEW_UNSEEN or self.n_done >= _HINTED_LINES
             if v is not None and unseen.any() and few:
                 weights = UnseenWeights(self.space, self.first, unit, v, unseen, self.rng)
-                weights.measure(_SAME_DIRECTION)
+                weights.measure(SAME_JUMP)
                 self.short_lines += weights.lines
                 self.completed += [] if weights.unseen.any() else [(unit.direction, weights.v)]
         solved, hints = self._second_layer()
@@ -185,7 +183,7 @@ class WideLayers:
 
     def _completed(self, unit, v, unseen):
         """Weights of a unit that short lines have determined one by one, corrected by all of its critical points."""
-        same = [direction @ unit.direction > 1.0 - _SAME_DIRECTION for direction, _ in self.completed]
+        same = [direction @ unit.direction > 1.0 - SAME_JUMP for direction, _ in self.completed]
         if not any(same):
             return v, unseen
         rows, w = rows_by_outputs(*self.first, unit), self.completed[np.flatnonzero(same)[-1]][1]
@@ -264,7 +262,7 @@ class WideLayers:
         for i in range(len(U)):
             if not left[i]:
                 continue
-            same = left & (U @ U[i] > 1.0 - _SAME_DIRECTION)
+            same = left & (U @ U[i] > 1.0 - SAME_JUMP)
             left &= ~same
             direction = U[same].mean(axis=0)
             units.append(SecondLayerUnit(P[same], N[same], T[same], direction / np.linalg.norm(direction)))
@@ -274,7 +272,7 @@ class WideLayers:
         """At least n random points (k, D) near the center, and outputs (k, m_L) there; they are queried once."""
         known = 0 if self.samples is None else len(self.samples[0])
         if known < n:
-            X = np.array(_RADII)[np.arange(n - known) % len(_RADII), None] * self.rng.standard_normal(
+            X = np.array(READOUT_RADII)[np.arange(n - known) % len(READOUT_RADII), None] * self.rng.standard_normal(
                 (n - known, self.space.n_coordinates)
             )
             X = self.space.within_reach(X)

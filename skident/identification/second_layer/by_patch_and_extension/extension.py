@@ -11,7 +11,7 @@ from skident.linalg import svd
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
 
-from ...constants import MAX_RESIDUAL
+from ...constants import MAX_RESIDUAL, PATCH_STEPS
 from ...query_points import query_block
 from ..downstream import RecoveredNetwork
 from .known_units import TAILS, fit_new_unit, refit_newest, sensitivity, weights_from_tail
@@ -39,7 +39,6 @@ _LAXER = 10.0  # factor of that bound after each fruitless round
 _MAX_PATCH_RESIDUAL = 3e-8  # of the patch: wrong minima leave 1e-7 and more, and later fits improve it
 # Fits of all known units.
 _ROUGH_PATCH = 1e-6  # residual of the patch above which it is fitted from a rough start first
-_ROUGH_STEPS = 200  # budget of that fit
 _PATCH_STEPS = 30  # budget of the accurate fit of the patch
 _GOOD_UNIT_RESIDUAL = 1e-9  # of the last unit, above which all are fitted again
 _MIN_NEW_UNITS = 4  # by then
@@ -159,7 +158,7 @@ class _Extension:
         Z, Y = self.downstream.preactivations(X), self.downstream.query(X)
         self.keep(X, Z, Y)
         if self.known.relative_residual(Z, Y) > _ROUGH_PATCH:
-            self.known = self.known.fitted(Z, Y, _ROUGH_STEPS)
+            self.known = self.known.fitted(Z, Y, PATCH_STEPS)
         self.fit_all(_PATCH_STEPS)
         residual = self.known.relative_residual(*self.data())
         if not residual < _MAX_PATCH_RESIDUAL:

@@ -11,7 +11,7 @@ from skident.network import get_activation
 from skident.optim import SeparableProblem, levenberg_marquardt
 from skident.oracle import NotIdentified
 
-from ...constants import MAX_RESIDUAL
+from ...constants import MAX_RESIDUAL, PATCH_STEPS
 from ..downstream import preactivations_of
 from ..kernel.charts import ErfChart, TanhChart
 from ..kernel.curves import fit_curve, taylor_term
@@ -29,7 +29,6 @@ _MAX_OUTPUT = 0.5  # of free units at the centers
 _NEARER_SIDE = 0.7  # times the reach that serves where free units are at 0: elsewhere a side is nearer to saturation
 _N_SMALLEST = 3  # smallest coefficients by which points are compared
 _FIT_OUTPUTS = 4.0  # of the fit: overdetermined, so that a wrong minimum shows
-_MAX_STEPS = 200  # budget of the fit
 _MAX_PARAMETER = 10.0  # log norm and bias in the fit: a unit is constant or a step beyond
 _START_BOUNDS = (3.0, 4.0, 5.0)  # of log norms and biases; the start is the best of these: curves leave some far off
 
@@ -126,6 +125,6 @@ def _fit_norms_and_biases(X, Y, log_norms, biases, activation):
 
     start = np.concatenate([log_norms, biases])
     x0 = min((np.clip(start, -bound, bound) for bound in _START_BOUNDS), key=cost)
-    result = levenberg_marquardt(cost, problem.linearize, x0, max_iter=_MAX_STEPS, damping=1e-3)
+    result = levenberg_marquardt(cost, problem.linearize, x0, max_iter=PATCH_STEPS, damping=1e-3)
     V = problem.fit(result.x).coefficients * size
     return result.x[:m], result.x[m:], V, float(np.sqrt(result.cost))

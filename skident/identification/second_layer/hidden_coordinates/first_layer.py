@@ -11,7 +11,7 @@ from skident.linalg import lapack
 from skident.network import get_activation
 from skident.oracle import NotIdentified
 
-from ...constants import POINTS_PER_UNIT
+from ...constants import POINTS_PER_UNIT, TENSOR_POINTS
 from ...saturating.biases import biases_from_gradients, gradient_step, null_dimension, preactivation_gradients
 from ...saturating.first_layer import FirstLayer
 from ...saturating.norms import EXPONENTIAL_RATES, refine_norms
@@ -24,7 +24,6 @@ _SPARE_COLUMNS = 6  # null vectors per group of units, at least
 _SPARE_SHARE = 8  # or one per so many second-layer units
 _POINTS_PER_COLUMN = 3.15  # equations of a group: three unknowns per column, 5 % more
 _MORE_POINTS = 10  # in addition, for small layers
-_PROFILE_POINTS = 8  # points beyond the width of the second layer, at which the tensor has full rank
 _PASSES = 4  # budget: one or two suffice, each starts from better norms and biases
 _USABLE = 1e-2  # residual of the null spaces from which the linearized equations converge
 _EXACT = 1e-3  # `_USABLE` for biases to about 1e-6: the polish mends them
@@ -67,7 +66,7 @@ def group_size(m_1, m_2, m_L):
 def n_gradient_points(m_1, m_2, m_L):
     """Points at which gradients are queried, ``4 m_1`` queries each."""
     if m_2 < m_1:
-        return max(int(np.ceil(POINTS_PER_UNIT * m_1 / m_L)) + _MORE_POINTS, m_2 + _PROFILE_POINTS)
+        return max(int(np.ceil(POINTS_PER_UNIT * m_1 / m_L)) + _MORE_POINTS, m_2 + TENSOR_POINTS)
     return int(_POINTS_PER_COLUMN * group_size(m_1, m_2, m_L) * m_L) + _MORE_POINTS
 
 

@@ -13,7 +13,7 @@ from skident.linalg import jennrich, lapack, svd
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified
 
-from ...constants import MIN_OUTPUTS
+from ...constants import MIN_OUTPUTS, TENSOR_POINTS
 from ..downstream import RecoveredNetwork
 from .coordinates import HiddenModel
 from .profiles import fit_profiles
@@ -35,7 +35,6 @@ _RANK_GAP_LARGE = 0.02  # `_RANK_GAP` of large networks: among 64 values a ratio
 _GROWTH_STARTS = 6  # random starts of a unit that is missing (budget)
 _GROWTH_STEPS = 40  # steps of each, of 100 parameters
 _GROWN = 0.97  # of the residual that a missing unit may leave: the others already explain most of its outputs
-_TENSOR_POINTS = 8  # beyond the width, at which the tensor has full rank
 _DENSE_LIMIT = 4000  # parameters up to which normal equations are formed: fewer steps than conjugate gradients
 
 
@@ -172,7 +171,7 @@ def _narrowed(model, basis, network, gap, rng):
     """
     g, W, (b_2, b_3, _) = network.activations[0], network.weights[0], network.biases
     m_2, m_L = W.shape[1], model.n_outputs
-    Z = model.random_preactivations(_FIT_SPREAD, m_2 + _TENSOR_POINTS, rng)
+    Z = model.random_preactivations(_FIT_SPREAD, m_2 + TENSOR_POINTS, rng)
     slopes = g.jet(Z, 1)[1][:, None, :]
     z_2 = g(Z) @ basis @ W + b_2
     by_second = ((model.gradients(Z) / slopes) @ basis @ lapack.pinv(W).T) / g.jet(z_2, 1)[1][:, None, :]
