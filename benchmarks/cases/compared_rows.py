@@ -197,7 +197,7 @@ def _relu_rows():
     for sizes in ((10, 32, 1), (4, 24, 1), (20, 60, 1), (8, 12, 3), (3, 8, 1)):
         yield Row("relu " + "-".join(map(str, sizes)), random("relu", *sizes))
     two = ((12, 9, 7, 1), (30, 14, 8, 1), (15, 12, 12, 1), (10, 12, 8, 1), (10, 16, 8, 4), (6, 16, 12, 4))
-    for sizes in (*two, (20, 30, 30, 10), (64, 32, 32, 10), (6, 8, 5, 2)):
+    for sizes in (*two, (20, 30, 30, 10), (64, 32, 32, 10), (6, 8, 5, 2), (64, 40, 20, 1)):
         yield Row("relu " + "-".join(map(str, sizes)), random("relu", *sizes))
     for sizes in ((14, 10, 7, 4, 1), (12, 10, 8, 8, 4), (10, 8, 6, 4, 1), (20, 10, 10, 10, 5, 1)):
         yield Row("relu " + "-".join(map(str, sizes)), random("relu", *sizes), seconds=25.0)
@@ -229,7 +229,7 @@ def _smooth_rows():
     yield Row("tanh 20-16-10-5 through tanh", random("tanh", 20, 16, 10, 5), through("tanh"))
     hints = {"layer_widths": (16, 10, 5), "activation": "tanh", "output_activation": "tanh"}
     yield Row("tanh 20-16-10-5 through tanh, given", random("tanh", 20, 16, 10, 5), through("tanh"), hints)
-    for sizes in ((12, 12, 8, 2), (10, 8, 6, 1), (8, 20, 12, 2)):
+    for sizes in ((12, 12, 8, 2), (10, 8, 6, 1), (8, 20, 12, 2), (6, 5, 12, 1), (10, 7, 16, 5)):
         name, widths = "-".join(map(str, sizes)), {"layer_widths": sizes[1:], "activation": "tanh"}
         yield Row(f"tanh {name}, given", random("tanh", *sizes), given=widths, seconds=25.0)
     yield Row("tanh 14-10-8-6-1", random("tanh", 14, 10, 8, 6, 1), seconds=25.0)

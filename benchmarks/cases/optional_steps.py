@@ -61,7 +61,7 @@ _PLACES = {  # name: rows, places and what stands there instead
     ),
     "noisy steps": (_SMOOTH, {f"{_METHODS}.noisy_steps:METHOD.refuses": _always("left out")}),
     "units of nearby points": ("relu", {f"{_DEEP}.network:add_units_of_nearby_points": _always(False)}),
-    "maxout before the deep search": ("relu", {f"{_METHODS}.relu:_maxout": _refuses}),
+    "maxout": ("relu", {f"{_METHODS}.relu:_maxout": _refuses}),
     "automatic leaky reading": ("relu", {f"{_METHODS}.relu:_relu_or_leaky": _plain_relu}),
     "deeper facets dropped": ("relu", {f"{_DEEP}.layer_units:LayerUnits.drop_deeper_facets": _always(0)}),
     "facets that end at others": ("relu", {f"{_DEEP}.layer_units:ends_at_others": _always(False)}),

@@ -139,21 +139,23 @@ METHOD = ActivationBoundaries()
 
 
 def _deep_after(error, problem, leaky, start):
-    """Several hidden layers, after one hidden layer ended in an error."""
+    """Several hidden layers, after one hidden layer ended in an error; maxout units if these leave some."""
+    try:
+        found = _deep(problem, leaky, start)
+        if found.error <= problem.accepted_error and not found.caveat:
+            return found
+    except (NotIdentified, OutOfBudgetError) as deeper:
+        cause, found = _TOO_MANY if problem.oracle.accuracy.exact else _HIDDEN, None
+        text = f"no ReLU network was recovered: {cause}. With one hidden layer: {error} With more: {deeper}"
+        failure = NotIdentified("activation boundaries", error.reason, text)
     if problem.widths is None and problem.oracle.accuracy.exact and not problem.oracle.restricted:
         try:
             return _maxout(problem)
-        except NotIdentified:
+        except (NotIdentified, OutOfBudgetError):
             pass
-    try:
-        return _deep(problem, leaky, start)
-    except (NotIdentified, OutOfBudgetError) as deeper:
-        cause = _TOO_MANY if problem.oracle.accuracy.exact else _HIDDEN
-        raise NotIdentified(
-            "activation boundaries",
-            error.reason,
-            f"no ReLU network was recovered: {cause}. With one hidden layer: {error} With more: {deeper}",
-        ) from deeper
+    if found is None:
+        raise failure
+    return found
 
 
 def _maxout(problem):
