@@ -348,8 +348,7 @@ class QuadraticDenseNetBase(TransformerMixin, Estimator):
         if fit.initial is not None:
             self.initial_layer_weights_ = self._target_scaling.to_original_(fit.initial).layer_weights()
         self.readout_, self.l2_, self.exact_ = net.readout, fit.l2, fit.exact
-        signs = [np.ones(k) for k in net.widths] if fit.distillation is not None else map(_array, net.signs)
-        self.layer_signs_ = dict(enumerate(signs, start=2)) if net.readout == "sum" else None
+        self.layer_signs_ = dict(enumerate(map(_array, net.signs), start=2)) if net.readout == "sum" else None
         self.undetected_share_ = undetected_share(len(problem.x) if fit.exact else 0)
         self.restart_losses_ = [float(loss) for loss in fit.restart_losses]
         self.history_ = [float(loss) for loss in fit.history]

@@ -12,7 +12,7 @@ from skident.budget.constants import STEPS
 from skident.linalg import svd
 from skident.linalg.joint_diagonal import joint_diagonalizer
 
-from .degree_two import LEAST_EIGENVALUE
+from .degree_two import signed_root
 from .problem import copy_layers
 from .solvers import jacobian, set_trainable
 
@@ -21,7 +21,6 @@ __all__ = ["RIDGES", "can_regress", "n_columns", "regress_layers", "regress_top_
 # Relative to columns of norm one, one start each: damps products of inputs that the layers below nearly span.
 RIDGES = (1e-7, 1e-5)
 _MAX_COLUMNS = 1500  # more take longer than random starts (budget)
-_SMALL_EIGENVALUE = 1e-2  # relative to the largest: a negative one below it is the regression's error
 _NULL_NORM = 1e-8  # of s-norms of unit eigenvectors: nearly null vectors do not belong to a unit
 # Fits of the lower layers, before a layer above is added.
 _HALVING_STEPS = 8  # steps in which the loss must halve (budget)
@@ -83,7 +82,7 @@ def regress_top_layer(module, lower, samples, fixed=(), ridge=RIDGES[0], signed=
     M = torch.zeros(q, q, dtype=x.dtype, device=x.device)
     M[i, j] = 0.5 * _regress(h[:, i] * h[:, j], tangent, residual, w, ridge)
     before = module.widths[top - 3] if top > 2 else 0
-    W, signs, values = _root((M + M.T) / module.alphas[top - 2], module.widths[-1], before, signed)
+    W, signs, values = signed_root((M + M.T) / module.alphas[top - 2], module.widths[-1], before, signed)
     if W is not None:
         module.weights[-1][: len(W)].copy_(W)
         module.signs[-1][: len(W)].copy_(signs)
@@ -101,23 +100,6 @@ def _regress(columns, others, target, w, ridge):
     solution = torch.cholesky_solve(A.T @ (w * target), factor)[:, 0] / norms
     solution = solution[: columns.shape[1]]
     return torch.zeros_like(solution) if bool(failed) or not bool(torch.isfinite(solution).all()) else solution
-
-
-def _root(M, k, n_last, signed):
-    """W (<= k, q) and signs s with ``W^T diag(s) W`` near M, from the block without the last inputs; None for 0."""
-    q = len(M)
-    known = q - n_last if q - n_last >= k else q
-    values, vectors = torch.linalg.eigh(M[:known, :known])
-    order = (values.abs() if signed else values).argsort(descending=True)
-    values, vectors = values[order], vectors[:, order]
-    largest = float(values[0].abs() if signed else values[0])
-    if not largest > 0.0:
-        return None, None, values
-    kept = min(k, known)
-    negative = values[:kept] < -_SMALL_EIGENVALUE * largest
-    signs = torch.where(negative & signed, -1.0, 1.0).to(M.dtype)
-    sizes, V = (signs * values[:kept]).clamp(min=LEAST_EIGENVALUE * largest).sqrt(), vectors[:, :kept]
-    return torch.cat([V * sizes, signs * (M[:known, known:].T @ (V / sizes))]).T, signs, values
 
 
 def _rotation(module, top, x, residual, tangent, w, ridge):
@@ -168,7 +150,7 @@ def regressable_layers(problem, options):
     """The new layers if `regress_top_layer` can initialize each of them, else an empty list."""
     known = 0 if problem.start is None else len(problem.start.widths)
     new = list(range(known + 2, problem.architecture.depth + 1))
-    plain = options.solver == "lm" and problem.architecture.curvature is None
+    plain = problem.architecture.curvature is None
     return new if plain and new and can_regress(problem.architecture, new, len(problem.x)) else []
 
 
