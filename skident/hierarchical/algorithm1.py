@@ -174,8 +174,9 @@ class _Run:
 
     def _set_distilled(self, layer):
         """Initialize K_l from the leading singular vectors of W_l."""
-        M = self.net.form(layer).detach()
-        K, signs, spectrum = initial_distill(M, self.net.sizes(layer)[-1], self.options.kappa)
+        M, options = self.net.form(layer).detach(), self.options
+        width = None if options.determine_widths else self.problem.architecture.widths[layer - 2]
+        K, signs, spectrum = initial_distill(M, self.net.sizes(layer)[-1], width=width, kappa=options.kappa)
         self.spectrum[layer] = spectrum[: self.net.n_units]
         self.net.distill(layer, K, signs)
 

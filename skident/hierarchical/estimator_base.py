@@ -361,12 +361,13 @@ class QuadraticDenseNetBase(TransformerMixin, Estimator):
         self._warn_if_unfinished(fit, n_found, n_found if self.widths == "auto" else len(architecture.widths))
 
     def _warn_if_unfinished(self, fit, n_found, n_layers):
-        """Warn if the solver stopped early, with the parameter to raise, or if Algorithm 1 chose other widths."""
+        """Warn if the solver stopped early, with the parameter to raise, or if Algorithm 1 has other widths."""
         given = tuple(self._given_widths())
         if fit.distillation is not None and n_found == n_layers and self.widths_ != given:
             warnings.warn(
                 f"{type(self).__name__}: Algorithm 1 determined the widths {self.widths_} by its thresholds, not the "
-                f"given {given}. Set solver='auto' to keep the given widths, or raise `kappa` in algorithm1_options.",
+                f"given {given}. To keep the given widths, leave determine_widths out of algorithm1_options or set "
+                "solver='auto'.",
                 ConvergenceWarning,
                 stacklevel=5,
             )

@@ -73,5 +73,14 @@ def test_algorithm1_names_widths_that_it_changes():
     target = make_hierarchical_target(8, (3, 2), random_state=4242)
     X = target.sample(3000, random_state=0)
     net = HierarchicalQuadraticNet(widths=(3, 2), solver="algorithm1", random_state=0)
+    net.set_params(algorithm1_options={"determine_widths": True})
     with pytest.warns(ConvergenceWarning, match=r"determined the widths \(3, 1\) .* not the given \(3, 2\)"):
         net.fit(X, target(X))
+
+
+def test_algorithm1_and_lbfgs_on_a_signed_sum():
+    target = make_hierarchical_target(6, (2,), signed=True, random_state=21)
+    X, Z = target.sample(600, random_state=7), target.sample(1000, random_state=8)
+    for solver, bar in (("algorithm1", 1e-3), ("lbfgs", 1e-10)):
+        net = HierarchicalQuadraticNet(widths=(2,), solver=solver, random_state=0).fit(X, target(X))
+        assert sorted(net.layer_signs_[2]) == [-1.0, 1.0] and 1.0 - net.score(Z, target(Z)) < bar, solver
