@@ -26,8 +26,8 @@ __all__ = [
 _CONTRACTIONS = 10  # of a tensor, in a joint pencil
 
 
-# eta_1, eta_2 and eta_3 of Algorithm 4: singular value, relative to the largest, that counts as zero (rounding); norm of
-# a term, relative to the tensor, below which it is noise; distance of directions of one unit from two contractions.
+# eta_1, eta_2 and eta_3 of Algorithm 4: singular value, relative to the largest, that counts as zero (rounding); norm
+# of a term, relative to the tensor, below which it is noise; distance of directions of one unit from two contractions.
 _TOLERANCES = (1e-10, 1e-6, 1e-3)
 
 
@@ -143,7 +143,7 @@ def _literal_directions(tensors, D, order, n_units, tolerances, rng):
     kept = []
     for i in range(W.shape[1]):
         cosines = np.abs(W[:, kept].T @ W[:, i])
-        if np.all(2.0 - 2.0 * cosines > tolerances[2]**2):
+        if np.all(2.0 - 2.0 * cosines > tolerances[2] ** 2):
             kept.append(i)
     return W[:, kept[:n_units]], max(residuals), max(spectra, key=lambda s: s[0])
 
