@@ -110,7 +110,7 @@ Algorithm 1 | hierarchical.HierarchicalQuadraticNet.solver | tests/hierarchical/
 Thresholds, eq. (4.1) | hierarchical.HierarchicalQuadraticNet.stage_history_ | tests/hierarchical/test_algorithm1.py::test_thresholds_are_those_of_equation_4_1
 INITIAL-DISTILL | hierarchical.HierarchicalQuadraticNet.spectrum_ | tests/hierarchical/test_algorithm1.py::test_distillation_finds_the_rank
 Theorem 1, Theorem 1', Corollary B.1, Corollary B.2 | hierarchical.HierarchicalQuadraticNet | tests/hierarchical/test_estimators.py::test_recovers_the_target_to_rounding
-Signed sums, footnote 7 | hierarchical.HierarchicalQuadraticNet.layer_signs_ | tests/hierarchical/test_signed_sums.py::test_algorithm1_and_lbfgs_on_a_signed_sum
+Signed sums, footnote 7 | hierarchical.HierarchicalQuadraticNet.layer_signs_ | tests/hierarchical/test_signed_sums.py::test_every_solver_on_a_signed_sum
 Theorem 2, Corollary F.3, Corollary F.4 | metrics.feature_recovery_error | tests/hierarchical/test_backward_correction.py::test_feature_error_sees_rotations_and_units
 Theorem 3, Theorem 3' | hierarchical.HierarchicalQuadraticNet | tests/hierarchical/test_estimators.py::test_noise_is_not_fitted
 Theorem 4, Proposition H.1 | hierarchical.HierarchicalQuadraticNetClassifier | tests/hierarchical/test_algorithm1.py::test_algorithm_1_on_signs

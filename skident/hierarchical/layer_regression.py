@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import warnings
 
 import numpy as np
 import torch
 
 from skident.budget.constants import STEPS
-from skident.linalg import svd
-from skident.linalg.joint_diagonal import joint_diagonalizer
+from skident.linalg import joint_pencil
 
 from .degree_two import signed_root
 from .problem import copy_layers
@@ -115,35 +115,27 @@ def _rotation(module, top, x, residual, tangent, w, ridge):
     rest = [h[:, m] * h[:, n], S[:, fourth].prod(dim=2), tangent]
     N = torch.zeros(q, k, k, dtype=x.dtype, device=x.device)
     N[:, i, j] = _regress(mixed, torch.cat(rest, dim=1), residual, w, ridge).reshape(q, -1)
-    N, signs = (N + N.transpose(1, 2)).cpu().numpy(), module.signs[top - 3].cpu().numpy()
-    Q = joint_diagonalizer(N) if abs(signs.sum()) == k else _hyperbolic_diagonalizer(N, signs)
+    Q = _common_turn((N + N.transpose(1, 2)).cpu().numpy(), module.signs[top - 3].cpu().numpy())
     return torch.as_tensor(Q, dtype=x.dtype, device=x.device)
 
 
-def _hyperbolic_diagonalizer(N, signs):
+def _common_turn(N, signs):
     """Q (k, k) with ``Q^T diag(s) Q = diag(s)`` and ``N_m`` near ``Q^T D_m Q``, D_m diagonal; I if there is none.
 
-    Of the main combinations of the N_m (m, k, k), the one whose eigenvectors leave the least off-diagonal part.
+    The rows of Q are the common factors of all N_m (m, k, k) and of ``diag(s)``.
     """
-    best, least, identity = np.eye(len(signs)), np.inf, np.eye(len(signs))
-    _, _, combinations = svd(N.reshape(len(N), -1), full_matrices=False)
-    for combination in combinations[: len(signs) + 1]:
-        values, vectors = np.linalg.eig(signs[:, None] * combination.reshape(N.shape[1:]))
-        norms = np.einsum("ik,i,ik->k", vectors, signs, vectors)
-        if np.iscomplexobj(values) or np.abs(norms).min() < _NULL_NORM:
-            continue
-        vectors = vectors / np.sqrt(np.abs(norms))
-        order = np.argsort(-np.sign(norms), kind="stable")  # units keep their signs
-        places = np.argsort(-signs, kind="stable")
-        if not np.array_equal(np.sign(norms)[order], signs[places]):
-            continue
-        P = np.empty_like(identity)  # the inverse of Q
-        P[:, places] = vectors[:, order]
-        turned = P.T @ N @ P
-        left = np.sum((turned - turned * identity) ** 2) / np.sum(turned**2)
-        if left < least:
-            best, least = np.linalg.inv(P), left
-    return best
+    Q = np.eye(len(signs))
+    if len(signs) == 1 or not N.any():
+        return Q
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # units with proportional D_m: any turn of them will do
+        rows = joint_pencil(N, len(signs), base=np.diag(signs), rng=np.random.RandomState(0)).vectors.T
+    norms = np.einsum("ki,i,ki->k", rows, signs, rows)
+    order, places = np.argsort(-np.sign(norms), kind="stable"), np.argsort(-signs, kind="stable")  # signs stay
+    if np.abs(norms).min() < _NULL_NORM or not np.array_equal(np.sign(norms)[order], signs[places]):
+        return Q
+    Q[places] = rows[order] / np.sqrt(np.abs(norms[order]))[:, None]
+    return Q
 
 
 def regressable_layers(problem, options):
