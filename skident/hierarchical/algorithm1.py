@@ -25,7 +25,9 @@ _MAX_SHARPNESS = 16.0  # v of Theorem 4, from 1 by factors of 4; as for L-BFGS
 _SHARPER = 4.0  # factor of v
 _INITIAL_SIZE = 0.1  # of W_l, times 1 / sqrt(inputs): small, so that a new layer hardly changes the outputs
 _ZERO_ERROR = 1e-12  # target error at which halving ends
-_UNEXPLAINED = 1e-3  # objective relative to that of zero outputs: ten times what Algorithm 1 leaves of planted targets
+_LEFT_BY_ONE_SIGN = (
+    1e-3  # objective relative to that of zero outputs: ten times what Algorithm 1 leaves of planted targets
+)
 _SIGNED_GAIN = 0.5  # ratio of objectives below which a signed sum is preferred
 
 
@@ -42,7 +44,7 @@ def run_algorithm1(problem, options, training, callbacks=None):
     have half its objective, since it would fit noise more closely.
     """
     first = _Run(problem, options, training).finished(callbacks)
-    if not first.objective > _UNEXPLAINED * first.zero_objective:
+    if not first.objective > _LEFT_BY_ONE_SIGN * first.zero_objective:
         return first.result()
     second = _Run(problem, options, training, signed=True).finished(callbacks)
     return (second if second.objective < _SIGNED_GAIN * first.objective else first).result()
