@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from sklearn.metrics.pairwise import euclidean_distances
 
-from skident.budget.constants import CLEAR_GAIN, MIN_GAP, SCORE_ERRORS
+from skident.budget.constants import CLEAR_GAIN, SCORE_ERRORS
 from skident.linalg import column_units
+from skident.linalg.kernel_ridge import ridge_path
 
 __all__ = ["clearly_better_kernel_r2", "compared_samples", "is_significantly_better", "kernel_squared_errors"]
 
@@ -29,19 +30,9 @@ def kernel_squared_errors(X, y, *, standardize=True, widths=_WIDTHS, ridges=_RID
     distances = euclidean_distances(X, squared=True)
     distances /= max(distances.mean(), np.finfo(float).tiny)
     Y = y.reshape(len(y), -1)
-    choices = [errors for width in widths for errors in _squares(np.exp(-distances * width), Y, ridges)]
-    return min(choices, key=np.mean)
-
-
-def _squares(kernel, Y, ridges):
-    """Squared leave-one-out errors with every ridge, (ridges, n), of targets Y (n, k); constants are not penalized."""
-    n, Y = len(Y), Y - Y.mean(axis=0)
-    centered = kernel - kernel.mean(axis=0) - kernel.mean(axis=1)[:, None] + kernel.mean()
-    values, U = np.linalg.eigh(centered)
-    left = ridges[:, None] / (np.maximum(values, 0.0) + ridges[:, None])
-    residuals = np.stack([U @ (part[:, None] * (U.T @ Y)) for part in left])
-    own = np.maximum(left @ (U * U).T - 1.0 / n, MIN_GAP)
-    return np.sum((residuals / own[..., None]) ** 2, axis=2)
+    kernels = (np.exp(-distances * width) for width in widths)
+    squares = [np.sum(ridge_path(kernel, Y, ridges, intercept=True)[0] ** 2, axis=2) for kernel in kernels]
+    return min(np.concatenate(squares), key=np.mean)
 
 
 def compared_samples(n):

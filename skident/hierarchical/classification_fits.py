@@ -13,7 +13,7 @@ from skident.optim import best_of
 from .modules import ScaledLogits
 from .problem import Attempt, Fit
 from .solvers import fit_lbfgs, set_trainable
-from .sum_fits import repeated_minimum
+from .sum_fits import regressed_signs, repeated_minimum
 
 __all__ = ["fit_cross_entropy", "fit_theorem4"]
 
@@ -61,11 +61,13 @@ def fit_theorem4(problem, options, l2="auto"):
 
 
 def _theorem4_attempts(problem, options, l2):
-    """One attempt per start, each with increasing v."""
+    """One attempt per start, each with increasing v; the second one with the signs of a regression on y."""
     with_offset = problem.x0 is not None
     x = torch.cat([problem.x0, problem.x], dim=1) if with_offset else problem.x
     for k in range(min(_MAX_STARTS_OF_THEOREM4, options.n_starts)):
         net = problem.build("sum", direct=not with_offset)
+        if k == 1 and problem.start is None:
+            net.all_signs.copy_(regressed_signs(problem))
         initial, history = copy.deepcopy(net), []
         logits = ScaledLogits(net, with_offset).to(x.device)
 

@@ -348,8 +348,7 @@ class QuadraticDenseNetBase(TransformerMixin, Estimator):
         if fit.initial is not None:
             self.initial_layer_weights_ = self._target_scaling.to_original_(fit.initial).layer_weights()
         self.readout_, self.l2_, self.exact_ = net.readout, fit.l2, fit.exact
-        signs = [np.ones(k) for k in net.widths] if fit.distillation is not None else map(_array, net.signs)
-        self.layer_signs_ = dict(enumerate(signs, start=2)) if net.readout == "sum" else None
+        self.layer_signs_ = dict(enumerate(map(_array, net.signs), start=2)) if net.readout == "sum" else None
         self.undetected_share_ = undetected_share(len(problem.x) if fit.exact else 0)
         self.restart_losses_ = [float(loss) for loss in fit.restart_losses]
         self.history_ = [float(loss) for loss in fit.history]
@@ -362,12 +361,13 @@ class QuadraticDenseNetBase(TransformerMixin, Estimator):
         self._warn_if_unfinished(fit, n_found, n_found if self.widths == "auto" else len(architecture.widths))
 
     def _warn_if_unfinished(self, fit, n_found, n_layers):
-        """Warn if the solver stopped early, with the parameter to raise, or if Algorithm 1 chose other widths."""
+        """Warn if the solver stopped early, with the parameter to raise, or if Algorithm 1 has other widths."""
         given = tuple(self._given_widths())
         if fit.distillation is not None and n_found == n_layers and self.widths_ != given:
             warnings.warn(
                 f"{type(self).__name__}: Algorithm 1 determined the widths {self.widths_} by its thresholds, not the "
-                f"given {given}. Set solver='auto' to keep the given widths, or raise `kappa` in algorithm1_options.",
+                f"given {given}. To keep the given widths, leave determine_widths out of algorithm1_options or set "
+                "solver='auto'.",
                 ConvergenceWarning,
                 stacklevel=5,
             )

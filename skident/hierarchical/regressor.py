@@ -94,7 +94,7 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
     Attributes
     ----------
     widths_, connections_, alphas_ : tuple
-        As used; Algorithm 1 determines the widths.
+        As used.
     layer_weights_ : dict of int to dict of int to ndarray of shape (k_l, k_j)
         ``W_{l,j}`` (Algorithm 1: K_{l,j}) by layer l and connection j, for standardized inputs.
     initial_layer_weights_ : dict
@@ -129,7 +129,8 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
     **Cost.** P weights, n samples: a Levenberg-Marquardt step costs ``O(n P^2 + P^3)``, a pass ``O(n P)``. If there are
     enough samples, the first two starts of the sum come from layer-by-layer regression, which gives the signs, too; if
     not, the first comes from ridge regression on terms of degree two. Every other of the random starts has random
-    signs. Algorithm 1 has positive signs.
+    signs. Algorithm 1 runs with positive signs, then with both if these leave more than 1e-3 of the variance and both
+    leave less than half of that.
 
     **Extrapolation.** Polynomials of degree ``2^L`` grow fast outside the training data. `predict`, `transform` and
     `feature_gradients` therefore clip standardized inputs to the training range widened by a quarter at either end, for
@@ -160,7 +161,8 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
     samples; `undetected_share_` bounds what they do not show.
 
     **Algorithm 1.** Options are ``n_units`` (m = 30 units of W_l), ``epsilon`` (1e-3: stops at an objective of
-    ``epsilon^2 / 4``), ``kappa`` (1: singular values above ``1 / (10 kappa^2)`` of the largest are candidates for k_l),
+    ``epsilon^2 / 4``), ``determine_widths`` (False: the given widths; True determines k_l as the paper does, less
+    reliably), ``kappa`` (1: singular values above ``1 / (10 kappa^2)`` of the largest are candidates for k_l),
     ``gap`` (0.01, factor of the thresholds of eq. (4.1)), ``exponent`` (C = 2), ``distillation`` (1, factor of
     lambda_3, lambda_4, lambda_5), ``truncation`` (B' = 16), ``noise`` (1e-3 of the rate), ``optimizer`` ("adam" or
     "sgd"), and ``polish`` (60 epochs of L-BFGS on the same objective after the last stage; 0 is the paper's algorithm
@@ -257,7 +259,7 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
             If there are fewer targets than weights; if the best start reached `max_iter`; if held-out samples support
             no hidden layer, so that `l2_` is infinite; if ridge regression, on the inputs or on terms of degree two, is
             better on held-out samples by more than 0.03 of R^2; if boosting of trees is, by more than 0.02 and a
-            standard error; if Algorithm 1 determined other widths than given.
+            standard error; if Algorithm 1 has other widths than given.
         """
         return self._fit(X, y, LayerPlan())
 

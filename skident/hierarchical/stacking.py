@@ -7,6 +7,8 @@ import torch
 from scipy.optimize import nnls
 from torch import nn
 
+from skident.linalg.kernel_ridge import ridge_path
+
 __all__ = ["KernelRidgePart", "MiddleOfNetworks", "StackedPrediction", "stacking_weights"]
 
 _SCALES = (0.1, 0.3, 1.0, 3.0)  # of the squared distance, divided by the number of inputs
@@ -44,17 +46,10 @@ class KernelRidgePart(nn.Module):
 
 def _tuned(x, y):
     """Scale of the kernel and ridge of least leave-one-out error."""
-    best, y = np.inf, y - y.mean()
-    for scale in _SCALES:
-        values, vectors = torch.linalg.eigh(_kernel(x, x, scale))
-        values, rotated, squared = values.clamp(min=0.0), vectors.T @ y, vectors**2
-        for ridge in _RIDGES:
-            inverse = 1.0 / (values + ridge)
-            left_out = (vectors @ (inverse[:, None] * rotated))[:, 0] / (squared @ inverse)
-            error = float((left_out**2).mean())
-            if error < best:
-                best, kept = error, (scale, float(ridge))
-    return kept
+    y = (y - y.mean()).numpy()
+    errors = [np.sum(ridge_path(_kernel(x, x, s).numpy(), y, _RIDGES)[0] ** 2, axis=(1, 2)) for s in _SCALES]
+    i, j = np.unravel_index(np.argmin(errors), (len(_SCALES), len(_RIDGES)))
+    return _SCALES[i], float(_RIDGES[j])
 
 
 def _kernel(a, b, scale):

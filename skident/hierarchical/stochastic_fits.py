@@ -20,6 +20,7 @@ from skident.training.net import fit_module, skorch_net_of
 from .batched_training import MeanOfLogits, Trial, train_in_parallel, trial_logits
 from .problem import Fit
 from .solvers import set_trainable
+from .sum_fits import regressed_signs
 
 __all__ = ["InputNoise", "NoiseSelection", "fit_stochastic", "select_noise", "warn_of_linear"]
 
@@ -149,6 +150,8 @@ def _separate_logits(problem, method, criterion, training, trial):
 def _trained(problem, method, criterion, training, level, callbacks):
     """A trained network in evaluation mode, its initial state, and the skorch net."""
     module = problem.build(method.readout, batch_norm=method.batch_norm)
+    if method.readout == "sum" and problem.start is None:
+        module.all_signs.copy_(regressed_signs(problem))
     initial = copy.deepcopy(module)
     set_trainable(module, fixed=problem.fixed)
     training = dataclasses.replace(training, seed=problem.seed())

@@ -21,6 +21,7 @@ __all__ = [
     "QuadraticNetRegressor",
     "Separation",
     "TrainingTrials",
+    "descent_rate",
     "landscape_certificate",
     "phase_transition",
 ]
@@ -222,6 +223,9 @@ class TrainingTrials:
     train_output: bool = ...
     threshold: float = ...
     max_iter: int = ...
+
+def descent_rate(W: ArrayLike, v: ArrayLike, X: ArrayLike, *, activation: str | Activation) -> tuple[float, float]:
+    """Largest step size of gradient descent at a network, and the factor by which its loss falls per step there."""
 
 def landscape_certificate(
     W: ArrayLike,

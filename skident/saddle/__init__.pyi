@@ -70,6 +70,8 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     nonlinearity_ratio_: Array
     bottleneck_rank_: int
     theorem_bound_: Array
+    near_rank_one_bound_: float
+    layer_count_bound_: Array
     log_rank_budget_: tuple[Any, ...]
     classes_: Array
     layer_: int

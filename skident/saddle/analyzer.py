@@ -24,7 +24,7 @@ from .escape_direction import EscapeDirectionMixin
 from .escape_search import AscentOptions, search_escape, successive_escapes
 from .gradient_at_zero import gradient_at_zero, resolve_loss
 from .localized_loss import activations, criticality
-from .low_rank import low_rank_measures, rank_theorem_bound
+from .low_rank import low_rank_measures, near_rank_one_bound, rank_theorem_bound
 
 __all__ = ["SaddleEscapeAnalyzer"]
 
@@ -99,6 +99,11 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
         last hidden layer uses one unit; `activation_rank_ratio_` shows from which layer on.
     theorem_bound_ : ndarray of shape (L,)
         Theorem 3.1's bound on all three ratios; inf if it is 1 or more and hence vacuous.
+    near_rank_one_bound_ : float
+        Proposition 3.3's bound on all three ratios, for inputs near rank one; inf if vacuous.
+    layer_count_bound_ : ndarray of shape (L,)
+        Proposition 3.4's bounds: of the inputs and the hidden layers, at least ``L - j`` have an activation rank ratio
+        up to its entry ``j - 1``, which is ``2 log(||X|| ||G|| / s) / j``.
     log_rank_budget_ : tuple of two float
         ``sum_{l < L} log(||A_l||_F^2 / ||A_l||_op^2)``, the inputs included, and its upper bound
         ``2 log(||X|| ||G|| / s)``. Each layer above rank one uses some of it: this bound is rarely vacuous.
@@ -307,6 +312,8 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
         self.rank_ratio_, self.activation_rank_ratio_ = measured.rank_ratio, measured.activation_rank_ratio
         self.nonlinearity_ratio_, self.bottleneck_rank_ = measured.nonlinearity_ratio, measured.bottleneck_rank
         self.log_rank_budget_ = measured.log_rank_budget
+        self.near_rank_one_bound_ = near_rank_one_bound(X, G, speed)
+        self.layer_count_bound_ = measured.log_rank_budget[1] / np.arange(1, self.depth + 1)
 
     @property
     def _n_features_out(self):

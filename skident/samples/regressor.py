@@ -1,8 +1,8 @@
 """Depth-2 ReLU networks learned from samples.
 
-The paper's algorithms on tensors are functions of their own, in `skident.samples.paper`: `recover_full_rank`
-(Algorithms 1 and 6), `recover_scalars` (2), `fix_signs` (3), `recover_up_to_signs` (4), `regress_on_features` and
-`consolidate` (5 and Claim D.14).
+The paper's algorithms on tensors are in `skident.samples.paper`: `units_from_tensors` (Algorithms 1 and 6),
+`recover_scalars` (2), `fix_signs` (3), `recover_up_to_signs` (4), `regress_on_features` and `consolidate` (5 and Claim
+D.14).
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ from skident.hierarchical.layer_regression import regress_top_layer
 from skident.hierarchical.modules import QuadraticDenseNet
 from skident.hierarchical.problem import Fit, exploding_layer, require_finite
 from skident.hierarchical.solvers import WeightedSamples
-from skident.linalg.joint_diagonal import joint_diagonalizer
 from skident.metrics import feature_recovery_error
 from tests.hierarchical.planted import ignored_convergence, planted, relative_mse
 from tests.rates import fewest_successes
@@ -229,15 +228,6 @@ def test_a_regression_gives_the_last_layer():
     values = regress_top_layer(found, lower, WeightedSamples(x, y), ridge=1e-11)
     assert values[2] < 1e-3 * values[1]
     assert float(((found(x) - y) ** 2).mean().detach()) < 1e-6 * float(y.var())
-
-
-def test_joint_diagonalizer():
-    rng = np.random.RandomState(0)
-    Q = np.linalg.qr(rng.standard_normal((4, 4)))[0]
-    N = np.einsum("pi,mp,pj->mij", Q, rng.standard_normal((5, 4)), Q)
-    found = joint_diagonalizer(N)
-    np.testing.assert_allclose(np.sort(np.abs(found @ Q.T).ravel())[-4:], 1.0)  # Q up to order and signs
-    np.testing.assert_allclose(found @ found.T, np.eye(4), atol=1e-12)
 
 
 # -- losses that overflow ----------------------------------------------------------------------------------------------
