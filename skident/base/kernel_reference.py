@@ -17,30 +17,39 @@ _FEWEST_SAMPLES = 30  # below, no comparison
 _FEW_SAMPLES = 10.0  # over n, added to the margin: standard errors are uncertain for a dozen samples
 
 
-def kernel_squared_errors(X, y, *, standardize=True, widths=_WIDTHS, ridges=_RIDGES):
+def kernel_squared_errors(X, y, weights=None, *, standardize=True, widths=_WIDTHS, ridges=_RIDGES):
     """Squared leave-one-out errors (n,) of kernel ridge regression of y (n,) or (n, k), summed over targets.
 
     A Gaussian kernel of the width and ridge of the least mean error, on the columns of X (n, D), standardized unless
-    `standardize` is False. One eigendecomposition of order n per width: for n up to about 500.
+    `standardize` is False. One eigendecomposition of order n per width: for n up to about 500. The errors are
+    multiplied by the `weights` (n,) of the samples.
     """
+    roots = np.ones(len(X)) if weights is None else np.sqrt(weights)
     if standardize:
-        mean, scale = column_units(X)
+        mean, scale = column_units(X, weights=weights)
         X = (X - mean) / scale
     distances = euclidean_distances(X, squared=True)
     distances /= max(distances.mean(), np.finfo(float).tiny)
     Y = y.reshape(len(y), -1)
-    choices = [errors for width in widths for errors in _squares(np.exp(-distances * width), Y, ridges)]
-    return min(choices, key=np.mean)
+    kernels = (np.exp(-distances * width) for width in widths)
+    return min((errors for kernel in kernels for errors in _squares(kernel, Y, roots, ridges)), key=np.mean)
 
 
-def _squares(kernel, Y, ridges):
-    """Squared leave-one-out errors with every ridge, (ridges, n), of targets Y (n, k); constants are not penalized."""
-    n, Y = len(Y), Y - Y.mean(axis=0)
-    centered = kernel - kernel.mean(axis=0) - kernel.mean(axis=1)[:, None] + kernel.mean()
+def _squares(kernel, Y, roots, ridges):
+    """Squared leave-one-out errors with every ridge, (ridges, n), of targets Y (n, k); constants are not penalized.
+
+    Samples and errors are multiplied by `roots` (n,).
+    """
+    constant = roots / np.linalg.norm(roots)
+    centered = roots[:, None] * kernel * roots
+    centered -= np.outer(constant, constant @ centered)
+    centered -= np.outer(centered @ constant, constant)
+    Y = roots[:, None] * Y
+    Y = Y - np.outer(constant, constant @ Y)
     values, U = np.linalg.eigh(centered)
     left = ridges[:, None] / (np.maximum(values, 0.0) + ridges[:, None])
     residuals = np.stack([U @ (part[:, None] * (U.T @ Y)) for part in left])
-    own = np.maximum(left @ (U * U).T - 1.0 / n, MIN_GAP)
+    own = np.maximum(left @ (U * U).T - constant**2, MIN_GAP)
     return np.sum((residuals / own[..., None]) ** 2, axis=2)
 
 
@@ -58,15 +67,17 @@ def is_significantly_better(rival, squares, margin=1.0):
     return bool(gain.mean() > (margin + _FEW_SAMPLES / n) * gain.std(ddof=1) / np.sqrt(n))
 
 
-def clearly_better_kernel_r2(X, y, squares):
+def clearly_better_kernel_r2(X, y, squares, weights=None):
     """Leave-one-out R^2 of kernel ridge regression of y (n,) on X (n, D), if clearly above that of a fit; else NaN.
 
-    `squares` (n,) are the squared leave-one-out errors of the fit. At most 500 samples are compared.
+    `squares` (n,) are the squared leave-one-out errors of the fit, times the `weights` (n,) of the samples. At most 500
+    samples are compared.
     """
-    variance, some = float(np.var(y)), compared_samples(len(y))
+    w = np.ones(len(y)) if weights is None else weights
+    variance, some = float(np.average((y - np.average(y, weights=w)) ** 2, weights=w)), compared_samples(len(y))
     if not len(some):
         return np.nan
-    kernel = kernel_squared_errors(X[some], y[some])
+    kernel = kernel_squared_errors(X[some], y[some], w[some])
     better = float(np.mean(squares[some] - kernel)) > CLEAR_GAIN * variance
     if not better or not is_significantly_better(squares[some], kernel, SCORE_ERRORS):
         return np.nan

@@ -32,15 +32,18 @@ def _ridge(x, y, w):
     return coefs, best
 
 
-def degree_two_r2(x, y, folds):
-    """R^2 on held-out folds of y (n,) by ridge regression on the terms of degree two of x (n, d)."""
-    squares = 0.0
+def degree_two_r2(x, y, folds, weights=None):
+    """R^2 on held-out folds of y (n,) by ridge regression on the terms of degree two of x (n, d).
+
+    `weights` (n,) are those of the samples.
+    """
+    squares, w = 0.0, np.ones(len(x)) if weights is None else weights
     for fold in folds:
         rest = np.setdiff1d(np.arange(len(x)), fold)[:LARGEST_ORDER]
-        center = y[rest].mean()
-        coefs = _ridge(x[rest], y[rest] - center, np.ones(len(rest)))[0]
-        squares += np.sum((y[fold] - center - (1.0 + x[fold] @ x[rest].T / x.shape[1]) ** 2 @ coefs) ** 2)
-    return 1.0 - float(squares / np.sum((y - y.mean()) ** 2))
+        center = np.average(y[rest], weights=w[rest])
+        coefs = _ridge(x[rest], y[rest] - center, np.sqrt(w[rest]))[0]
+        squares += w[fold] @ (y[fold] - center - (1.0 + x[fold] @ x[rest].T / x.shape[1]) ** 2 @ coefs) ** 2
+    return 1.0 - float(squares / (w @ (y - np.average(y, weights=w)) ** 2))
 
 
 @torch.no_grad()

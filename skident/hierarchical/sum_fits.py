@@ -18,7 +18,7 @@ from .layer_regression import RIDGES, regress_layers, regressable_layers
 from .modules import QuadraticDenseNet
 from .problem import Attempt, Fit
 from .scaling import robust_scaling
-from .solvers import WeightedSamples, set_trainable
+from .solvers import set_trainable
 
 __all__ = ["EXPLAINED", "fit_sum", "repeated_minimum"]
 
@@ -50,7 +50,7 @@ def fit_sum(problem, options, l2="auto", hopeless=None):
     l2 = 0.0 if l2 == "auto" else float(l2)
     scaling = robust_scaling(problem.y)
     y = scaling.standardized(problem.y)
-    samples = WeightedSamples(problem.x, y, torch.ones_like(y) if l2 else (1.0 + y.abs() / 2.0) ** -1.5)
+    samples = problem.samples(y, torch.ones_like(y) if l2 else (1.0 + y.abs() / 2.0) ** -1.5)
     done = EXPLAINED if problem.start is None else _ALL_RECOVERED
 
     def enough(losses):
@@ -138,15 +138,15 @@ def _refit(problem, options, best, losses, samples, scaling, l2):
     set_trainable(module, fixed=problem.fixed)
     result = options.minimize(
         module,
-        samples if explained else WeightedSamples(samples.x, samples.y),
+        samples if explained else problem.samples(samples.y),
         l2=l2,
         max_iter=options.n_steps(_REFIT_STEPS),
         target=_REFIT_TARGET * len(samples.y),
         patience=options.patience,
     )
-    variance = float(((samples.y - samples.y.mean()) ** 2).mean())
+    variance = float(problem.mean((samples.y - problem.mean(samples.y)) ** 2))
     with torch.no_grad():
-        relative = float(((module(samples.x) - samples.y) ** 2).mean()) / variance
+        relative = float(problem.mean((module(samples.x) - samples.y) ** 2)) / variance
     losses[int(np.argmin(losses))] = relative
     n, P = len(samples.y), problem.architecture.n_weights
     exact = n > P and relative < EXPLAINED and is_exact(module, samples)
