@@ -18,21 +18,23 @@ _FEWEST_SAMPLES = 30  # below, no comparison
 _FEW_SAMPLES = 10.0  # over n, added to the margin: standard errors are uncertain for a dozen samples
 
 
-def kernel_squared_errors(X, y, *, standardize=True, widths=_WIDTHS, ridges=_RIDGES):
+def kernel_squared_errors(X, y, weights=None, *, standardize=True, widths=_WIDTHS, ridges=_RIDGES):
     """Squared leave-one-out errors (n,) of kernel ridge regression of y (n,) or (n, k), summed over targets.
 
     A Gaussian kernel of the width and ridge of the least mean error, on the columns of X (n, D), standardized unless
-    `standardize` is False. One eigendecomposition of order n per width: for n up to about 500.
+    `standardize` is False. One eigendecomposition of order n per width: for n up to about 500. The errors are
+    multiplied by the `weights` (n,) of the samples.
     """
+    roots = np.ones(len(X)) if weights is None else np.sqrt(weights)
     if standardize:
-        mean, scale = column_units(X)
+        mean, scale = column_units(X, weights=weights)
         X = (X - mean) / scale
     distances = euclidean_distances(X, squared=True)
     distances /= max(distances.mean(), np.finfo(float).tiny)
     Y = y.reshape(len(y), -1)
     kernels = (np.exp(-distances * width) for width in widths)
-    squares = [np.sum(ridge_path(kernel, Y, ridges, intercept=True)[0] ** 2, axis=2) for kernel in kernels]
-    return min(np.concatenate(squares), key=np.mean)
+    paths = (ridge_path(kernel, Y, ridges, intercept=True, roots=roots)[0] for kernel in kernels)
+    return min(np.concatenate([np.sum(path**2, axis=2) for path in paths]), key=np.mean)
 
 
 def compared_samples(n):
@@ -49,15 +51,17 @@ def is_significantly_better(rival, squares, margin=1.0):
     return bool(gain.mean() > (margin + _FEW_SAMPLES / n) * gain.std(ddof=1) / np.sqrt(n))
 
 
-def clearly_better_kernel_r2(X, y, squares):
+def clearly_better_kernel_r2(X, y, squares, weights=None):
     """Leave-one-out R^2 of kernel ridge regression of y (n,) on X (n, D), if clearly above that of a fit; else NaN.
 
-    `squares` (n,) are the squared leave-one-out errors of the fit. At most 500 samples are compared.
+    `squares` (n,) are the squared leave-one-out errors of the fit, times the `weights` (n,) of the samples. At most 500
+    samples are compared.
     """
-    variance, some = float(np.var(y)), compared_samples(len(y))
+    w = np.ones(len(y)) if weights is None else weights
+    variance, some = float(np.average((y - np.average(y, weights=w)) ** 2, weights=w)), compared_samples(len(y))
     if not len(some):
         return np.nan
-    kernel = kernel_squared_errors(X[some], y[some])
+    kernel = kernel_squared_errors(X[some], y[some], w[some])
     better = float(np.mean(squares[some] - kernel)) > CLEAR_GAIN * variance
     if not better or not is_significantly_better(squares[some], kernel, SCORE_ERRORS):
         return np.nan

@@ -55,13 +55,14 @@ class _Run:
 
     def __init__(self, problem, options, training, signed=False):
         self.problem, self.options, self.training = problem, options, training
-        self.y, squares = problem.y, problem.x0 is None
+        self.squares = squares = problem.x0 is None
+        self.y, criterion = problem.with_targets(PenalizedSquares if squares else PenalizedLogistic)
+        self.make_criterion, self.criterion = criterion, criterion()
         self.x = problem.x if squares else torch.cat([problem.x0, problem.x], dim=1)
         self.net = _new_net(problem, options, signed)
         self.module = self.net if squares else SharpenedNet(self.net)
-        self.criterion = PenalizedSquares() if squares else PenalizedLogistic()
         self.rules = layer_rules(problem.architecture.alphas, problem.x.shape[1], options)
-        self.zero_objective = self.objective = float((problem.y**2).mean()) if squares else math.log(2.0)
+        self.zero_objective = self.objective = float(problem.mean(problem.y**2)) if squares else math.log(2.0)
         self.target = 2.0 * math.sqrt(self.objective) if squares else 2.0 * self.objective  # epsilon_0
         self.rate, self.lowest, self.quiet, self.epoch = training.lr, math.inf, 0, 0
         self.history, self.stages, self.spectrum = [], [], {}
@@ -94,9 +95,9 @@ class _Run:
         polishing = self.polishing
         self.skorch_net = fit_module(
             self.module,
-            self.x.cpu().numpy(),
-            self.y.cpu().numpy(),
-            type(self.criterion),
+            self.x,
+            self.y,
+            self.make_criterion,
             dataclasses.replace(self.training, seed=seed, **self.own_training()),
             callbacks=callbacks,
             epoch_end=lambda _: self.end_epoch(),
@@ -132,8 +133,7 @@ class _Run:
 
     def halve(self):
         """Line 18: halve epsilon_0 below ``epsilon_0^2 / 4`` (cross-entropy: below ``epsilon_0 / 2``)."""
-        squares = isinstance(self.criterion, PenalizedSquares)
-        while self.objective < (self.target**2 / 4 if squares else self.target / 2) and self.target > _ZERO_ERROR:
+        while self.objective < (self.target**2 / 4 if self.squares else self.target / 2) and self.target > _ZERO_ERROR:
             self.target /= 2
             self.net.weights6 = [value / 4 for value in self.net.weights6]
             self.note("target error halved", target=self.target)

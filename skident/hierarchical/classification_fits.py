@@ -42,7 +42,8 @@ def _cross_entropy_attempt(problem, options, l2):
     set_trainable(module, fixed=problem.fixed)
 
     def loss():
-        return torch.nn.functional.cross_entropy(module(problem.x), problem.y)
+        losses = torch.nn.functional.cross_entropy(module(problem.x), problem.y, reduction="none")
+        return problem.mean(losses[:, None]).sum()
 
     result = fit_lbfgs(module, loss, l2=l2, max_iter=options.max_iter or _STEPS, tol=_GRADIENT_TOL)
     return Attempt(module, initial, result.cost, result.history, result.status != "max_iter")
@@ -72,7 +73,7 @@ def _theorem4_attempts(problem, options, l2):
         logits = ScaledLogits(net, with_offset).to(x.device)
 
         def loss(logits=logits):
-            return torch.nn.functional.softplus(-problem.y * logits(x)).mean()
+            return problem.mean(torch.nn.functional.softplus(-problem.y * logits(x))).sum()
 
         for sharpness in _SHARPNESS:
             logits.sharpness = sharpness

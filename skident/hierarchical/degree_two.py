@@ -20,21 +20,24 @@ def _ridge(x, y, w):
 
     The residuals have factors w (n,).
     """
-    kernel = w[:, None] * w * (1.0 + x @ x.T / x.shape[1]) ** 2
-    residuals, dual = ridge_path(kernel, (w * y)[:, None], _RIDGES * np.trace(kernel))
+    kernel = (1.0 + x @ x.T / x.shape[1]) ** 2
+    residuals, dual = ridge_path(kernel, y[:, None], _RIDGES * (w * w @ np.diag(kernel)), roots=w)
     best = np.argmin(np.sum(residuals**2, axis=(1, 2)))
-    return w * dual[best, :, 0], residuals[best, :, 0]
+    return dual[best, :, 0], residuals[best, :, 0]
 
 
-def degree_two_r2(x, y, folds):
-    """R^2 on held-out folds of y (n,) by ridge regression on the terms of degree two of x (n, d)."""
-    squares = 0.0
+def degree_two_r2(x, y, folds, weights=None):
+    """R^2 on held-out folds of y (n,) by ridge regression on the terms of degree two of x (n, d).
+
+    `weights` (n,) are those of the samples.
+    """
+    squares, w = 0.0, np.ones(len(x)) if weights is None else weights
     for fold in folds:
         rest = np.setdiff1d(np.arange(len(x)), fold)[:LARGEST_ORDER]
-        center = y[rest].mean()
-        coefs = _ridge(x[rest], y[rest] - center, np.ones(len(rest)))[0]
-        squares += np.sum((y[fold] - center - (1.0 + x[fold] @ x[rest].T / x.shape[1]) ** 2 @ coefs) ** 2)
-    return 1.0 - float(squares / np.sum((y - y.mean()) ** 2))
+        center = np.average(y[rest], weights=w[rest])
+        coefs = _ridge(x[rest], y[rest] - center, np.sqrt(w[rest]))[0]
+        squares += w[fold] @ (y[fold] - center - (1.0 + x[fold] @ x[rest].T / x.shape[1]) ** 2 @ coefs) ** 2
+    return 1.0 - float(squares / (w @ (y - np.average(y, weights=w)) ** 2))
 
 
 def signed_root(M, k, n_last, signed=True):

@@ -162,22 +162,34 @@ class SharpenedNet(nn.Module):
         return self.sharpness * (x[:, :1] + F), self.sharpness * penalty
 
 
-class PenalizedSquares(nn.Module):
+class _Penalized(nn.Module):
+    """A mean of losses plus a penalty; `reduction` is "mean", or "none" for the losses with penalty (n, 1)."""
+
+    def __init__(self, reduction="mean"):
+        super().__init__()
+        self.reduction = reduction
+
+    def _reduced(self, losses):
+        """The losses, or their mean."""
+        return losses if self.reduction == "none" else losses.mean()
+
+
+class PenalizedSquares(_Penalized):
     """``mean (F - y)^2 + Reg``."""
 
     def forward(self, output, y):
         """The objective for an output ``(F, Reg)`` and y (n, 1)."""
         F, penalty = output
-        return ((F - y) ** 2).mean() + penalty
+        return self._reduced((F - y) ** 2) + penalty
 
 
-class PenalizedLogistic(nn.Module):
+class PenalizedLogistic(_Penalized):
     """``mean log(1 + exp(-y z)) + Reg`` for y in {-1, 1}."""
 
     def forward(self, output, y):
         """The objective for an output ``(z, Reg)`` and y (n, 1)."""
         z, penalty = output
-        return nn.functional.softplus(-y * z).mean() + penalty
+        return self._reduced(nn.functional.softplus(-y * z)) + penalty
 
 
 def _well_conditioned_rows(k, dtype, generator, n_draws=100):

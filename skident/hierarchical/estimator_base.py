@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skident.base.checked_data import checked_data, in_own_order
+from skident.base.checked_data import checked_data, merged_samples
 from skident.base.estimator import Estimator
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
 from skident.base.progress import StageLog
@@ -94,7 +94,7 @@ class QuadraticDenseNetBase(TransformerMixin, Estimator):
         tags.transformer_tags.preserves_dtype = []
         return tags
 
-    def fit_layers(self, X, y, *, depth, fixed=(), start=None):
+    def fit_layers(self, X, y, *, depth, fixed=(), start=None, sample_weight=None):
         """Fit only the layers ``2, ..., depth``, optionally initialized by another fit or held fixed.
 
         The protocols of `backward_feature_correction`: "train only <= l" is ``depth=l``; "fix <= l, train the rest" is
@@ -110,6 +110,8 @@ class QuadraticDenseNetBase(TransformerMixin, Estimator):
             Layers whose weights stay as they are in `start`.
         start : estimator, default=None
             Fitted, of the same kind: initial weights of the layers that it has. Other layers start at random weights.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Nonnegative; integer weights count as repetitions.
 
         Returns
         -------
@@ -129,13 +131,14 @@ class QuadraticDenseNetBase(TransformerMixin, Estimator):
             raise ValueError(f"fixed layers must be among the layers of start ({list(known)}), got {sorted(fixed)}.")
         if self.solver == "algorithm1":
             raise ValueError("solver='algorithm1' opens its layers by itself; fit_layers needs another solver.")
-        return self._fit(X, y, LayerPlan(depth, tuple(sorted(fixed)), start))
+        return self._fit(X, y, sample_weight, LayerPlan(depth, tuple(sorted(fixed)), start))
 
-    def _fit(self, X, y, plan):
+    def _fit(self, X, y, sample_weight, plan):
         """`fit` restricted to the layers of a `LayerPlan`."""
         with forgotten_on_error(self), one_thread(gram_work(X, degree=2)):
-            X, y = in_own_order(*self._validated(X, y))
-            method, problem = self._method_and_problem(X, y, plan)
+            class_weight = getattr(self, "class_weight", None)
+            X, y, weights = merged_samples(*self._validated(X, y), sample_weight, class_weight)
+            method, problem = self._method_and_problem(X, y, weights, plan)
             fit = self._strategy(method, len(X))(problem)
             self._store(require_finite(fit, problem.x), problem)
         return self
@@ -266,10 +269,11 @@ class QuadraticDenseNetBase(TransformerMixin, Estimator):
             )
         return dataclasses.replace(method, batch_norm=bool(self.batch_norm))
 
-    def _problem(self, X, targets, target_scaling, architecture, method, plan, offset_column=None):
-        """Standardized samples in random order, as tensors on the device."""
+    def _problem(self, samples, target_scaling, architecture, method, plan, offset_column=None):
+        """Standardized samples in random order, as tensors on the device; from X, targets and weights or None."""
+        X, targets, weights = samples
         start = plan.start
-        scaling = self._scaling_of(X, targets, offset_column, method) if start is None else start._input_scaling
+        scaling = self._scaling_of(samples, offset_column, method) if start is None else start._input_scaling
         rng = check_random_state(self.random_state)
         order = rng.permutation(len(X))
         device = resolve_device(self.device)
@@ -287,14 +291,15 @@ class QuadraticDenseNetBase(TransformerMixin, Estimator):
             target_scaling,
             rng,
             x0=None if offset_column is None else tensor(scaling.offsets(X)),
+            weights=None if weights is None else tensor(weights[:, None]),
             start=None if start is None else start._standardized_module(),
             fixed=plan.fixed,
             whole=plan.depth is None,
         )
 
-    def _scaling_of(self, X, targets, offset_column, method):
+    def _scaling_of(self, samples, offset_column, method):
         """Mean and standard deviation of each input."""
-        return input_scaling(X, offset_column, method.clips)
+        return input_scaling(samples[0], offset_column, method.clips, samples[2])
 
     def _standardized_module(self):
         """A copy of the fitted module, for standardized targets."""

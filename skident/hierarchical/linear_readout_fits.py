@@ -14,7 +14,7 @@ from skident.optim import best_of
 from .problem import Attempt, Fit
 from .ridge_fallback import fit_ridge_only, has_few_samples, prefers_ridge, ridge_error
 from .scaling import clipped_inputs
-from .solvers import WeightedSamples, set_trainable, warm_start_readout
+from .solvers import set_trainable, warm_start_readout
 
 __all__ = ["fit_linear"]
 
@@ -53,9 +53,9 @@ def fit_linear(problem, options, l2="auto", cross_validate=False):
 def _attempt(problem, options, l2):
     """One start; its loss is relative to the variance."""
     module = _start(problem)
-    initial, samples = copy.deepcopy(module), WeightedSamples(problem.x, problem.y)
+    initial, samples = copy.deepcopy(module), problem.samples()
     result = options.minimize(module, samples, l2=l2, max_iter=options.n_steps(_STEPS), patience=_PATIENCE)
-    scale = _sum_of_squares(problem.y)
+    scale = len(problem.x) * problem.variance()
     history = [cost / scale for cost in result.history]
     return Attempt(module, initial, result.cost / scale, history, result.status != "max_iter")
 
@@ -67,7 +67,7 @@ def _start(problem):
         with torch.no_grad():
             for W in module.weights:
                 W *= _INITIAL_SIZE
-        warm_start_readout(module, problem.x, problem.y, _INITIAL_RIDGE)
+        warm_start_readout(module, problem.samples(), _INITIAL_RIDGE)
     set_trainable(module, fixed=problem.fixed)
     return module
 
@@ -83,18 +83,14 @@ def _cross_validated(problem, options, grid, folds):
         total = 0.0
         for part, fold in zip(parts, folds):
             module = _start(part)
-            samples = WeightedSamples(part.x, part.y)
-            options.minimize(module, samples, l2=l2, max_iter=options.n_steps(_VALIDATION_STEPS), patience=_PATIENCE)
+            options.minimize(
+                module, part.samples(), l2=l2, max_iter=options.n_steps(_VALIDATION_STEPS), patience=_PATIENCE
+            )
             x = clipped_inputs(problem.x[fold], part.x, 0.0 if has_few_samples(problem) else RANGE_MARGIN)
             with torch.no_grad():
-                error = float(((module(x) - problem.y[fold]) ** 2).sum())
+                error = float(problem.samples().part(fold, x).squared_errors(module).sum())
             total += error if np.isfinite(error) else float("inf")
-        errors.append(total / _sum_of_squares(problem.y))
+        errors.append(total / (n * problem.variance()))
         if len(errors) > 2 and errors[-1] > errors[-2] > errors[-3]:
             break
     return errors
-
-
-def _sum_of_squares(y):
-    """Sum of squares about the mean."""
-    return float(((y - y.mean(dim=0)) ** 2).sum())

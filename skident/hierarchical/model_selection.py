@@ -14,7 +14,7 @@ from skident.budget.constants import FEWEST_FOLDED, PENALTY_STEPS, RANGE_MARGIN
 from .linear_readout_fits import fit_linear
 from .ridge_fallback import has_few_samples
 from .scaling import clipped_inputs, robust_scaling
-from .solvers import WeightedSamples, set_trainable
+from .solvers import set_trainable
 from .sum_fits import EXPLAINED, fit_sum
 
 __all__ = ["fit_auto", "fit_penalized_sum", "with_selected_penalty"]
@@ -56,7 +56,7 @@ def with_selected_penalty(problem, options, fit, l2="auto", rival=np.inf):
     module, history, converged = list(_penalty_path(problem, options, fit.module, grid[: best + 1]))[-1]
     losses = list(fit.restart_losses)
     with torch.no_grad():
-        loss = float(((module(problem.x) - problem.y) ** 2).mean() / ((problem.y - problem.y.mean()) ** 2).mean())
+        loss = float(problem.mean((module(problem.x) - problem.y) ** 2)) / problem.variance()
     losses[losses.index(fit.loss)] = loss
     history = [*fit.history, *history]
     changed = {"module": module, "restart_losses": losses, "history": history, "converged": converged}
@@ -66,8 +66,8 @@ def with_selected_penalty(problem, options, fit, l2="auto", rival=np.inf):
 def _penalty_path(problem, options, module, grid):
     """Module, history and convergence for each penalty after the first, with which `module` was fitted."""
     scaling = robust_scaling(problem.y)
-    samples = WeightedSamples(problem.x, scaling.standardized(problem.y))
-    scale = float(((samples.y - samples.y.mean()) ** 2).sum())
+    samples = problem.samples(scaling.standardized(problem.y))
+    scale = len(problem.x) * problem.variance() / scaling.scale**2
     module = scaling.to_standardized_(copy.deepcopy(module))
     set_trainable(module, fixed=problem.fixed)
     for l2 in grid[1:]:
@@ -79,6 +79,7 @@ def _penalty_path(problem, options, module, grid):
 def _cross_validated(problem, options, grid, rival):
     """Relative squared error on held-out samples for each penalty, from new starts; infinite if far above a rival's."""
     n, totals = len(problem.x), np.zeros(len(grid))
+    scale = n * problem.variance()
     options = dataclasses.replace(
         options, n_starts=min(2, options.n_starts), patience=_PATIENCE_OF_FOLDS, log=StageLog()
     )
@@ -87,13 +88,15 @@ def _cross_validated(problem, options, grid, rival):
         fit = fit_sum(part, options, grid[0])
         if not fit.finite:
             return np.full(len(grid), np.inf)
-        x, y = clipped_inputs(problem.x[fold], part.x, RANGE_MARGIN), problem.y[fold]
+        held = problem.samples().part(fold, clipped_inputs(problem.x[fold], part.x, RANGE_MARGIN))
         modules = [fit.module, *[module for module, *_ in _penalty_path(part, options, fit.module, grid)]]
         with torch.no_grad():
-            totals += [float(((module(x) - y) ** 2).sum()) for module in modules]
-        if fold[0] == 0 and not np.nanmin(totals) <= _FAR_BEHIND * rival * float(((y - problem.y.mean()) ** 2).sum()):
+            totals += [float(held.squared_errors(module).sum()) for module in modules]
+        about_mean = problem.samples(problem.y - problem.mean(problem.y)).part(fold)
+        spread = float((about_mean.factors * about_mean.y).square().sum())
+        if fold[0] == 0 and not np.nanmin(totals) <= _FAR_BEHIND * rival * spread:
             return np.full(len(grid), np.inf)
-    return np.nan_to_num(totals / float(((problem.y - problem.y.mean()) ** 2).sum()), nan=np.inf, posinf=np.inf)
+    return np.nan_to_num(totals / scale, nan=np.inf, posinf=np.inf)
 
 
 def fit_auto(problem, options, l2="auto"):

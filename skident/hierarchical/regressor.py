@@ -233,7 +233,7 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X, y):
+    def fit(self, X, y, sample_weight=None):
         """Fit the network.
 
         Parameters
@@ -242,6 +242,8 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
             At least two features.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Not constant.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Nonnegative; integer weights count as repetitions.
 
         Returns
         -------
@@ -261,7 +263,7 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
             better on held-out samples by more than 0.03 of R^2; if boosting of trees is, by more than 0.02 and a
             standard error; if Algorithm 1 has other widths than given.
         """
-        return self._fit(X, y, LayerPlan())
+        return self._fit(X, y, sample_weight, LayerPlan())
 
     def _validated(self, X, y):
         """X and the targets as columns, in float64."""
@@ -272,18 +274,18 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         self._one_dimensional = y.ndim == 1
         return X, np.asarray(y, dtype=np.float64).reshape(len(X), -1)
 
-    def _method_and_problem(self, X, Y, plan):
+    def _method_and_problem(self, X, Y, weights, plan):
         """The method and the problem: standardized inputs and targets."""
         architecture = self._architecture(X.shape[1], Y.shape[1], plan.depth)
         method = self._method(architecture, plan.start)
-        scaling = target_scaling(Y)  # also checks y
+        scaling = target_scaling(Y, weights)  # also checks y
         if plan.start is not None:
             scaling = plan.start._target_scaling
         if self._selects_widths:
             self._check_selection(Y, plan)
         else:
             warn_if_too_few(Y.size, architecture.n_weights, type(self).__name__)
-        return method, self._problem(X, scaling.standardized(Y), scaling, architecture, method, plan)
+        return method, self._problem((X, scaling.standardized(Y), weights), scaling, architecture, method, plan)
 
     @property
     def _selects_widths(self):
@@ -357,13 +359,14 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         if fit.exact or not np.isfinite(fit.error) or len(x) < FEWEST_COMPARED:
             return
         folds = np.array_split(np.arange(len(x)), 3)  # samples come in random order
-        self._warn_of_references(x, y, folds, 1.0 - fit.error)
+        self._warn_of_references((x, y, problem.sample_weights), folds, 1.0 - fit.error)
 
-    def _warn_of_references(self, x, y, folds, score):
+    def _warn_of_references(self, samples, folds, score):
         """Warn if a linear model, or boosting, has a clearly higher R^2 on held-out samples than `score`."""
-        name, linear = type(self).__name__, linear_r2(x, y, folds)
-        boosting = clearly_better_boosting_r2(x, y[:, 0], folds, score) if y.shape[1] == 1 else np.nan
-        quadratic = degree_two_r2(x, y[:, 0], folds) if y.shape[1] == 1 else -np.inf
+        x, y, w = samples
+        name, linear = type(self).__name__, linear_r2(x, y, folds, w)
+        boosting = clearly_better_boosting_r2(x, y[:, 0], folds, score, w) if y.shape[1] == 1 else np.nan
+        quadratic = degree_two_r2(x, y[:, 0], folds, w) if y.shape[1] == 1 else -np.inf
         if score < max(linear, quadratic) - WORSE_THAN_LINEAR:
             said = "a linear model" if linear >= quadratic else "ridge regression on terms of degree two"
             reference, advice = max(linear, quadratic), "Take fewer or narrower layers, or a larger l2."

@@ -44,7 +44,7 @@ class NoiseSelection:
     noise: float = 0.0  # standard deviation with the lower held-out log loss
     score: float = np.nan  # held-out accuracy with it; NaN if not measured
     linear: float = np.nan  # held-out accuracy of logistic regression; NaN if not measured
-    n_held: int = 0  # number of held-out samples
+    n_held: float = 0.0  # number of held-out samples, by their weights
 
 
 def select_noise(problem, held_out_logits):
@@ -59,21 +59,22 @@ def select_noise(problem, held_out_logits):
     if n < FEWEST_COMPARED:
         return NoiseSelection()
     folds = np.array_split(np.arange(n), N_FOLDS)[: 1 if n >= _ENOUGH_SAMPLES else None]
-    n_held, losses = sum(map(len, folds)), {0.0: np.zeros(2), INPUT_NOISE: np.zeros(2)}
+    weights = torch.ones_like(problem.x[:, 0]) if problem.weights is None else problem.weights[:, 0]
+    n_held, losses = float(weights[np.concatenate(folds)].sum()), {0.0: np.zeros(2), INPUT_NOISE: np.zeros(2)}
     trials = [(torch.as_tensor(fold, device=problem.x.device), noise) for noise in losses for fold in folds]
     for (fold, noise), logits in zip(trials, held_out_logits(trials)):
-        losses[noise] += _log_loss_and_correct(logits, problem.y[fold]) / n_held
+        losses[noise] += _log_loss_and_correct(logits, problem.y[fold], weights[fold]) / n_held
     # False for NaN, the loss if training with noise diverged.
     noise = INPUT_NOISE if losses[INPUT_NOISE][0] < losses[0.0][0] else 0.0
-    linear = linear_accuracy(problem.x.cpu().numpy(), problem.y.cpu().numpy(), folds)
+    linear = linear_accuracy(problem.x.cpu().numpy(), problem.y.cpu().numpy(), folds, problem.sample_weights)
     return NoiseSelection(noise, float(losses[noise][1]), linear, n_held)
 
 
 @torch.no_grad()
-def _log_loss_and_correct(logits, labels):
-    """Sum of log losses and number of correct predictions, (2,)."""
-    loss = functional.cross_entropy(logits, labels, reduction="sum")
-    return np.array([float(loss), int((logits.argmax(1) == labels).sum())])
+def _log_loss_and_correct(logits, labels, weights):
+    """Weighted sums of log losses and of correct predictions, (2,)."""
+    loss = functional.cross_entropy(logits, labels, reduction="none")
+    return np.array([float(loss @ weights), float((logits.argmax(1) == labels).to(weights) @ weights)])
 
 
 def warn_of_linear(noise_selection, name):
@@ -155,8 +156,8 @@ def _trained(problem, method, criterion, training, level, callbacks):
     initial = copy.deepcopy(module)
     set_trainable(module, fixed=problem.fixed)
     training = dataclasses.replace(training, seed=problem.seed())
-    x, y = problem.x.cpu().numpy(), problem.y.cpu().numpy()
+    targets, criterion = problem.with_targets(criterion)
     module.input_noise = level
-    net = fit_module(module, x, y, criterion, training, callbacks=callbacks)
+    net = fit_module(module, problem.x, targets, criterion, training, callbacks=callbacks)
     module.input_noise = 0.0
     return module.eval(), initial, net

@@ -20,7 +20,7 @@ from .modules import QuadraticDenseNet
 from .options import SolverOptions
 from .problem import Attempt, Fit
 from .scaling import robust_scaling
-from .solvers import WeightedSamples, set_trainable
+from .solvers import set_trainable
 
 __all__ = ["EXPLAINED", "fit_sum", "regressed_signs", "repeated_minimum"]
 
@@ -69,7 +69,7 @@ def fit_sum(problem, options, l2="auto", hopeless=None):
 def _samples(problem, scaling, l2):
     """Standardized samples with their weights."""
     y = scaling.standardized(problem.y)
-    return WeightedSamples(problem.x, y, torch.ones_like(y) if l2 else (1.0 + y.abs() / 2.0) ** -1.5)
+    return problem.samples(y, torch.ones_like(y) if l2 else (1.0 + y.abs() / 2.0) ** -1.5)
 
 
 def regressed_signs(problem):
@@ -152,15 +152,15 @@ def _refit(problem, options, best, losses, samples, scaling, l2):
     set_trainable(module, fixed=problem.fixed)
     result = options.minimize(
         module,
-        samples if explained else WeightedSamples(samples.x, samples.y),
+        samples if explained else problem.samples(samples.y),
         l2=l2,
         max_iter=options.n_steps(_REFIT_STEPS),
         target=_REFIT_TARGET * len(samples.y),
         patience=options.patience,
     )
-    variance = float(((samples.y - samples.y.mean()) ** 2).mean())
+    variance = float(problem.mean((samples.y - problem.mean(samples.y)) ** 2))
     with torch.no_grad():
-        relative = float(((module(samples.x) - samples.y) ** 2).mean()) / variance
+        relative = float(problem.mean((module(samples.x) - samples.y) ** 2)) / variance
     losses[int(np.argmin(losses))] = relative
     n, P = len(samples.y), problem.architecture.n_weights
     exact = n > P and relative < EXPLAINED and is_exact(module, samples)

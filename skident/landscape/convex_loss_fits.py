@@ -57,16 +57,21 @@ class ConvexLossFit:
     certificate: object
 
 
-def select_ridge(Z, y, loss, terms, grid, rng):
-    """Terms with the ridge and linear weight of the least approximate leave-one-out loss, and this loss."""
+def select_ridge(samples, loss, terms, grid, rng):
+    """Terms with the ridge and linear weight of the least approximate leave-one-out loss, and this loss.
+
+    `samples` are Z (n, d), y (n,) and weights (n,) or None.
+    """
     if len(grid.alphas) * len(grid.linear_weights) == 1:
         return replace(terms, alpha=grid.alphas[0], linear_weight=grid.linear_weights[0]), np.nan
+    Z, y, weights = samples
     if len(Z) > _SELECTION_SAMPLES:
         subset = rng.choice(len(Z), _SELECTION_SAMPLES, replace=False)
         Z, y = Z[subset], y[subset]
+        weights = None if weights is None else weights[subset] / weights[subset].mean()
     best = (np.inf, 0.0, 1.0)
     for weight in grid.linear_weights if terms.fit_linear else [1.0]:
-        problem, params = ConvexLossProblem(Z, y, loss, replace(terms, linear_weight=weight)), None
+        problem, params = ConvexLossProblem(Z, y, loss, replace(terms, linear_weight=weight), weights), None
         for alpha in grid.alphas:
             params, _ = minimize_glm(problem.system(alpha), params, _SELECTION_STEPS)
             score = _left_out_loss(problem.system(alpha), params)
@@ -78,7 +83,7 @@ def _left_out_loss(system, params):
     """Mean loss of every sample by a fit without it, each approximated by one Newton step."""
     Phi, n, loss, y = system.features, len(system.y), system.loss, system.y
     f = system.outputs(params)
-    slope, weights = loss.slope(f, y), loss.curvature(f, y)
+    slope, weights = system.weights * loss.slope(f, y), system.weights * loss.curvature(f, y)
     hessian = (Phi * (weights / n)[:, None]).T @ Phi + np.diag(system.ridge)
     hessian[np.diag_indices_from(hessian)] += 1e-12 * np.trace(hessian) / len(hessian)
     factor = scipy.linalg.cholesky(hessian, lower=True)
@@ -87,12 +92,12 @@ def _left_out_loss(system, params):
     share = np.minimum(leverage * weights, _LARGEST_LEVERAGE)
     limit = _LARGEST_OUTPUT * max(1.0, float(np.abs(f).max()))
     moved = np.clip(f + leverage * slope / (1.0 - share), -limit, limit)
-    return float(loss.value(moved, y).mean())
+    return float((system.weights * loss.value(moved, y)).mean())
 
 
-def fit_convex_loss(Z, y, loss, terms, options):
-    """Minimize over all forms, factorize with d units of each sign, and certify."""
-    problem, d = ConvexLossProblem(Z, y, loss, terms), Z.shape[1]
+def fit_convex_loss(samples, loss, terms, options):
+    """Minimize over all forms, factorize with d units of each sign, and certify; samples as of `select_ridge`."""
+    problem, d = ConvexLossProblem(*samples[:2], loss, terms, samples[2]), samples[0].shape[1]
     form, history = problem.minimize()
     v = np.repeat([1.0, -1.0], d)
     W, _ = factorize(form, v)
@@ -101,11 +106,12 @@ def fit_convex_loss(Z, y, loss, terms, options):
     return ConvexLossFit(problem, W, v, form, coef, intercept, history, certificate)
 
 
-def fit_targets(Z, y, loss, terms, means):
+def fit_targets(samples, loss, terms, means):
     """The fit of a Poisson or Huber loss, outputs in units of y; `means` are the `RidgeGrid`, options and the rng.
 
     Huber losses are scaled to delta 1, with an intercept about the median: the ridge then has the same meaning.
     """
+    Z, y, weights = samples
     loss, offset, unit = checked_loss(loss, y), 0.0, 1.0
     if loss.name == "poisson" and not y.any():
         raise ValueError(
@@ -115,8 +121,8 @@ def fit_targets(Z, y, loss, terms, means):
         offset, unit = float(np.median(y)) if terms.fit_intercept else 0.0, loss.delta
         loss, y = Huber(1.0), (y - offset) / unit
     grid, options, rng = means
-    terms, _ = select_ridge(Z, y, loss, terms, grid, rng)
-    fit = fit_convex_loss(Z, y, loss, terms, options)
+    terms, _ = select_ridge((Z, y, weights), loss, terms, grid, rng)
+    fit = fit_convex_loss((Z, y, weights), loss, terms, options)
     numbers = {"form": unit * fit.form, "coef": unit * fit.coef, "intercept": unit * fit.intercept + offset}
     return replace(fit, W=np.sqrt(unit) * fit.W, **numbers)
 

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skident.base.checked_data import checked_data
+from skident.base.checked_data import checked_data, checked_weights, merged_samples
 from skident.base.estimator import Estimator
 from skident.base.parameters import AT_LEAST_ONE, Interval, StrOptions, check_magnitudes, forgotten_on_error
 from skident.base.progress import StageLog
@@ -199,7 +199,7 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(self, X, y):
+    def fit(self, X, y, sample_weight=None):
         """Compute the fastest escape direction.
 
         Parameters
@@ -208,6 +208,9 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
             Scaled as for training: speeds are proportional to it, and the network has no biases.
         y : array-like of shape (n_samples,) or (n_samples, k)
             Labels, numbers, or G itself with ``loss="gradient"``.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Nonnegative; integer weights count as repetitions. They are factors of the losses of samples, and of the
+            rows of G.
 
         Returns
         -------
@@ -229,7 +232,13 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
             self._validate_params()
             X, y = checked_data(self, X, y, dtype=np.float64, multi_output=True, ensure_min_samples=2)
             layer = self._hidden_layer()
-            G, classes = self._gradient(X, y)
+            total = len(X) if sample_weight is None else checked_weights(sample_weight, X).sum()
+            X, y, weights = merged_samples(X, y, sample_weight)
+            G, classes = self._gradient(X, y, weights)
+            # The network is homogeneous: rows sqrt(w) (x, g) have the sums w g f(x).
+            roots = np.sqrt(np.ones((len(X), 1)) if weights is None else weights[:, None])
+            roots = roots * np.sqrt(total / len(X)) if self.loss == "gradient" else roots
+            X, G = roots * X, roots * G
             if not np.any(X):
                 raise ValueError("X is zero: a network without biases cannot leave the origin. Check X.")
             # Speeds are linear in both; normalized, they neither under- nor overflow in single precision.
@@ -250,11 +259,11 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
                 self.classes_ = classes
         return self
 
-    def _gradient(self, X, y):
+    def _gradient(self, X, y, weights=None):
         """The loss's gradient at zero outputs (n, k), and the classes of labels."""
         if np.asarray(y).dtype.kind == "f":
             check_magnitudes(X=X, y=y)
-        G, classes = gradient_at_zero(resolve_loss(self.loss, y), y, fit_intercept=self.fit_intercept)
+        G, classes = gradient_at_zero(resolve_loss(self.loss, y), y, weights=weights, fit_intercept=self.fit_intercept)
         check_magnitudes(X=X, **{"the gradient at zero outputs": G})
         return G, classes
 

@@ -68,6 +68,7 @@ class StoppingOptions:
     start: list | None  # initial weights of all networks; None draws them
     seed: int
     noise: tuple | None = None  # standard deviations of Gaussian input noise after the escape, one per column
+    weights: np.ndarray | None = None  # of the samples (n,), with mean one
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,8 @@ class _Networks:
 
     def __init__(self, options, n, dtype, device):
         self.options, K = options, len(options.folds)
+        self.sample_weights = torch.as_tensor(np.ones(n) if options.weights is None else options.weights)
+        self.sample_weights = self.sample_weights.to(device, dtype)
         self.n_batches = math.ceil(n / (options.batch_size or n))
         self.generator = torch.Generator().manual_seed(options.seed)
         std = options.init_scale / math.sqrt(max(options.sizes[1:-1]))
@@ -160,7 +163,7 @@ def train_on_folds(X, Y, losses_of, scores_of, options):
     n_outputs = options.sizes[-1]
     with torch.no_grad():
         zero = losses_of(torch.zeros(len(training), len(X), n_outputs, dtype=X.dtype, device=X.device), Y)
-        zero_losses = _means(zero, training)
+        zero_losses = _means(zero, training * nets.sample_weights)
     curves = [[] for _ in options.folds]
     zero_loss = float(zero_losses.max())
     alive = [k for k in range(len(training)) if float(zero_losses[k]) > 0]
@@ -185,21 +188,22 @@ def _epoch(nets, X, Y, training, measures):
     n, size = len(X), nets.options.batch_size or len(X)
     order = torch.randperm(n, generator=nets.generator).to(X.device) if size < n else torch.arange(n, device=X.device)
     losses, scores = torch.empty_like(training), torch.empty_like(training)
+    used, held = training * nets.sample_weights, (1 - training) * nets.sample_weights
     for batch in order.split(size):
         # All samples at once need no copy.
         x, y, part = (X, Y, training) if size >= n else (X[batch], Y[batch], training[:, batch])
         outputs = nets.outputs(nets.with_noise(x, part))
         some = measures[0](outputs, y)
-        gradients = torch.autograd.grad(_means(some, part).sum(), nets.weights)
+        gradients = torch.autograd.grad(_means(some, used[:, batch]).sum(), nets.weights)
         with torch.no_grad():
             losses[:, batch], scores[:, batch] = some.detach(), measures[1](outputs, y)
         nets.step(gradients)
-    return _means(losses, training), torch.stack([_means(losses, 1 - training), _means(scores, 1 - training)], dim=1)
+    return _means(losses, used), torch.stack([_means(losses, held), _means(scores, held)], dim=1)
 
 
 def _means(values, weights):
     """Weighted means over samples, (K,)."""
-    return (values * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1.0)
+    return (values * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=torch.finfo(values.dtype).tiny)
 
 
 def _is_finished(curve, length, zero_loss):
@@ -256,28 +260,30 @@ def choose_epochs(X, Y, tensors, classes, options):
         if with_noise is not None and with_noise.lowest < curve.lowest:
             falling = with_noise.still_falling and most == options.max_iter
             curve, noise = dataclasses.replace(with_noise, still_falling=falling), options.noise
-    linear, kernel = np.nan, np.nan if classes else _kernel_r2(X, Y, np.concatenate(options.folds))
+    linear, kernel, folds, weights = np.nan, np.nan, options.folds, options.weights
+    if not classes:
+        kernel = _kernel_r2(X, Y, weights)
     if len(X) >= FEWEST_COMPARED:
         labels = np.asarray(Y).reshape(len(X), -1)[:, 0].astype(int) if classes else None
-        linear = linear_accuracy(X, labels, options.folds) if classes else linear_r2(X, Y, options.folds)
+        linear = linear_accuracy(X, labels, folds, weights) if classes else linear_r2(X, Y, folds, weights)
     if curve is None:
         return StoppingChoice(_DEFAULT_EPOCHS, (np.nan, linear, kernel, np.nan), False)
     boosting = np.nan
     if not classes and Y.shape[1] == 1:
-        boosting = clearly_better_boosting_r2(X, Y[:, 0], options.folds, curve.score)
+        boosting = clearly_better_boosting_r2(X, Y[:, 0], folds, curve.score, weights)
     return StoppingChoice(curve.n_epochs, (curve.score, linear, kernel, boosting), curve.still_falling, noise)
 
 
-def _kernel_r2(X, Y, held):
-    """R^2 of kernel ridge regression for the samples `held` out minus its standard error; NaN for few samples.
+def _kernel_r2(X, Y, weights):
+    """R^2 of kernel ridge regression minus its standard error, on a part of the samples; NaN for few samples.
 
-    The errors are leave-one-out errors in a part of the samples.
+    The errors are leave-one-out errors.
     """
     some = compared_samples(len(X))
     if not len(some):
         return np.nan
-    squares = kernel_squared_errors(X[some], Y[some]) / Y.shape[1]
-    squares = squares[np.isin(some, held)]
+    w = None if weights is None else weights[some] / weights[some].mean()
+    squares = kernel_squared_errors(X[some], Y[some], w) / Y.shape[1]
     return float(1.0 - squares.mean() - squares.std() / math.sqrt(len(squares)))
 
 
