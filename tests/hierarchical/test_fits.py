@@ -322,7 +322,7 @@ def test_the_exploding_layer_is_the_first_whose_squares_overflow():
     assert exploding_layer(module, X) == 3
     wide = DistilledQuadraticNet(4, ((0, 1), (0, 2)), alphas=(1.0, 0.3), n_units=3, generator=torch.Generator())
     wide.open_layer(1.0)
-    wide.distill(2, torch.ones(1, 8, dtype=torch.float64))
+    wide.distill(2, torch.ones(1, 8, dtype=torch.float64), torch.ones(1))
     wide.open_layer(1e200)
     assert exploding_layer(wide, X) == 3
     with torch.no_grad():
