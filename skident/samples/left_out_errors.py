@@ -13,6 +13,7 @@ from skident.budget.constants import RIDGE_OF_PRODUCTS
 
 from .determined_units import jacobian_blocks
 from .input_distribution import distinct_rows
+from .penalized_fit import penalty_matrix
 
 __all__ = ["left_out_squares", "warn_of_better_models"]
 
@@ -21,19 +22,23 @@ _MOST_PARAMETERS = 1000  # time: 2,000 P^2 products, 1 s at this size
 _MAX_LEVERAGE = 0.99  # of a sample: beyond, its error without itself is not of first order
 
 
-def left_out_squares(sample, model):
-    """Squared leave-one-out errors (n,) of a least squares fit to a sample, to first order, in variances of y.
+def left_out_squares(sample, model, alpha=0.0):
+    """Squared leave-one-out errors (n,) of a fit with penalty `alpha` to a sample, to first order, in variances of y.
 
     Residuals over one minus their leverage, at most the range of y: predictions are clipped.
     """
     Z, y, _ = sample.arrays(np.float64)
-    if model.n_units or model.u.any():
+    penalty = 0.0
+    if alpha:
+        penalty = alpha * len(Z) * penalty_matrix(sample, model.n_units, model.skip)
+    if model.n_units or model.skip:
         J = np.vstack(list(jacobian_blocks(Z, Z @ model.V + model.beta > 0, model)))
     else:  # the mean of y, without a linear part
         J = np.ones((len(Z), 1))
     scale = np.linalg.norm(J, axis=0)
-    J /= np.where(scale > 0, scale, 1.0)
-    root = np.linalg.cholesky(J.T @ J + RIDGE_OF_PRODUCTS * np.eye(J.shape[1]))
+    scale = np.where(scale > 0, scale, 1.0)
+    J /= scale
+    root = np.linalg.cholesky(J.T @ J + penalty / np.outer(scale, scale) + RIDGE_OF_PRODUCTS * np.eye(J.shape[1]))
     leverage = np.sum(solve_triangular(root, J.T, lower=True, check_finite=False) ** 2, axis=0)
     errors = (y - model(Z)) / (1.0 - np.minimum(leverage, _MAX_LEVERAGE))
     return np.minimum(errors**2, np.ptp(y) ** 2)
@@ -51,7 +56,7 @@ def warn_of_better_models(sample, learned, rng):
     if distinct_rows(sample) < sample.n_rows:
         return
     part = sample.draw(_MAX_SAMPLES, rng)
-    squares = left_out_squares(part, model) if part is sample else _squared_residuals(part, model)
+    squares = left_out_squares(part, model, learned.signed.fit.alpha) if part is sample else _squared_residuals(part, model)
     X, y = np.asarray(part.X, dtype=np.float64), (part.y - sample.y_center) / sample.y_scale
     kernel, own = clearly_better_kernel_r2(X, y, squares), 1.0 - float(np.mean(squares) / np.var(y))
     if np.isnan(kernel) and own > 0.0:
