@@ -42,8 +42,10 @@ class InputBox:
     high: np.ndarray
 
     @classmethod
-    def of(cls, sample):
-        """The box of the rows of a sample."""
+    def of(cls, sample, whitened=True):
+        """The box of the rows of a sample, or of the standardized columns if rows are too few to whiten others."""
+        if not whitened:
+            sample = sample.standardized()
         low, high = sample.extremes(_TAIL_RANK)
         margin, few = RANGE_MARGIN * (high[0] - low[0]), sample.n_rows < _FEWEST_ROWS
         lowest, highest = (z[0] if few else z[0] * _tail_factor(np.abs(z), sample.n_rows) for z in (low, high))

@@ -15,9 +15,9 @@ from .ridge_model import RidgeModel, squared_errors
 from .ridges import RidgeFit
 from .unit_signs import as_relu
 
-__all__ = ["is_affordable", "penalized_fit", "penalty_matrix"]
+__all__ = ["MOST_UNITS", "is_affordable", "penalized_fit", "penalty_matrix"]
 
-_MOST_UNITS = 8  # with which random starts begin (tuned on relu/few_samples)
+MOST_UNITS = 8  # with which random starts begin (tuned on relu/few_samples)
 _STARTS = 16  # random networks (budget)
 _KEPT = 8  # of them, after a rough fit, from which units are removed (budget)
 _REFINED = 3  # of these, whose penalties are varied (budget)
@@ -25,6 +25,7 @@ _ROUGH_PATH = (8.0, 4.0, 2.0)  # times the first penalty, while random starts ar
 _FIRST_ALPHA = 2.5e-3  # penalty per sample with which the search begins, for standardized inputs and y
 _MOST_STEPS = 10  # doublings and halvings of the penalty per number of units (budget)
 _WORK = 2e7  # samples times parameters squared, up to which networks of a size are fitted (budget: 3 s)
+_LEAST_GAIN = 1.0  # of the log of the evidence, for a unit (statistics: a Bayes factor of e)
 _LEAST_VARIANCE = 1e-20  # of the noise, in variances of y (rounding)
 _ROUGH = Ending(max_iter=25, ftol=1e-3, damping=1e-2)
 _FINE = Ending(max_iter=20, ftol=1e-4, damping=1e-2)
@@ -104,7 +105,7 @@ class _Search:
         self.n, self.sample, self.skip = sample.effective_rows, sample, skip
         root = np.sqrt(w * (self.n / sample.total))
         self.rows = np.column_stack([Z, np.ones(len(Z))]), y, root
-        self.best = (math.inf,)
+        self.found = {}  # of every number of units, the largest evidence: its negative, the network, its penalty
         self.log_det = float(np.linalg.slogdet(_metric(sample))[1])
 
     def problem(self, signs, alpha):
@@ -115,20 +116,21 @@ class _Search:
         return result.x, result.cost
 
     def _minus_evidence(self, x, signs, alpha, cost):
-        """Minus the log of the evidence of a network, by Laplace's approximation, the variance of the noise profiled."""
+        """Minus the log of the evidence of a network, by Laplace's approximation.
+
+        The variance of the noise is profiled, and the constant takes one row.
+        """
         matrix = self.problem(signs[None], alpha).linearize(x[None]).matrix[0]
-        m, blocks = len(signs), len(signs) + self.skip
-        log_prior = (len(x) - 1) * math.log(self.n * alpha) + blocks * self.log_det
-        alike = math.lgamma(m + 1)  # orders of the units that give the same network
+        log_prior = (len(x) - 1) * math.log(self.n * alpha) + (len(signs) + self.skip) * self.log_det
         variance = max(cost / self.n, _LEAST_VARIANCE)
-        return 0.5 * (self.n * math.log(variance) + np.linalg.slogdet(matrix)[1] - log_prior) - alike
+        return 0.5 * ((self.n - 1.0) * math.log(variance) + np.linalg.slogdet(matrix)[1] - log_prior)
 
     def _score(self, x, signs, alpha, ending=_FINE):
         x, cost = self.fitted(x, signs, alpha, ending)
         i = int(np.argmin(cost))
         score = self._minus_evidence(x[i], signs[i], alpha, cost[i])
-        if score < self.best[0]:
-            self.best = score, x[i], signs[i], alpha
+        if score < self.found.get(len(signs[i]), (math.inf,))[0]:
+            self.found[len(signs[i])] = score, x[i], signs[i], alpha
         return x, score
 
     def kept(self, x, signs, alpha):
@@ -204,9 +206,8 @@ class _Search:
             if m > sizes[0]:
                 x, signs = self.without_one(x, signs, alpha)
 
-    def result(self):
-        """The best network of all, fitted to the end."""
-        _, x, signs, alpha = self.best
+    def finished(self, x, signs, alpha):
+        """A network fitted to the end."""
         (x,), _ = self.fitted(x[None], signs[None], alpha, _LAST)
         k = self.sample.dim
         units = x[: len(signs) * (k + 1)].reshape(len(signs), k + 1)
@@ -225,7 +226,7 @@ def _largest_size(sample, n_units):
 
 def is_affordable(sample):
     """Whether random networks of the largest number of units are fitted to so many rows in seconds."""
-    return sample.n_rows * ((_MOST_UNITS + 1) * (sample.dim + 1)) ** 2 <= _WORK or sample.n_rows <= 4 * sample.dim
+    return sample.n_rows * ((MOST_UNITS + 1) * (sample.dim + 1)) ** 2 <= _WORK or sample.n_rows <= 4 * sample.dim
 
 
 def penalized_fit(sample, start, rng, *, most_units=None, n_units=None, alpha=None):
@@ -236,11 +237,14 @@ def penalized_fit(sample, start, rng, *, most_units=None, n_units=None, alpha=No
     unit after the other; the evidence decides on `n_units` and `alpha`, unless they are given. Rows are weighted in the
     residuals, so that integer weights are repetitions up to the number of rows, which is the effective one.
     """
-    limit = _MOST_UNITS if most_units is None else min(_MOST_UNITS, most_units)
+    limit = MOST_UNITS if most_units is None else min(MOST_UNITS, most_units)
     largest = _largest_size(sample, limit if n_units is None else n_units + max(3, n_units // 3))
     top = max(largest, start.n_units)
     sizes = (0, top) if n_units is None else (n_units, n_units)
     searches = [_Search(sample, skip) for skip in (False, True)]
     for search in searches:
         search.run(start, largest, sizes, alpha, rng)
-    return min(searches, key=lambda search: search.best[0]).result()
+    found = [(search, m, *one) for search in searches for m, one in search.found.items()]
+    least = min(one[2] for one in found)
+    search, *_, x, signs, alpha = min((one for one in found if one[2] <= least + _LEAST_GAIN), key=lambda one: one[1:3])
+    return search.finished(x, signs, alpha)
