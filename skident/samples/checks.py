@@ -94,6 +94,12 @@ def warn_of_other_inputs(sample):
             f"{values[few[0]]} values): a unit's bend between two of their values is undetermined, and with it the "
             "network, however well it predicts."
         )
+    classes = len(np.unique(sample.y[: _MANY_ROWS**2]))
+    if classes <= _FEW_VALUES and sample.n_rows >= _MANY_ROWS:
+        said.append(
+            f"y takes {classes} values: steps between them are fitted by steep units, which fail between the samples. "
+            "If they are classes, use HierarchicalQuadraticNetClassifier().fit(X, y)."
+        )
     if said:
         warnings.warn(" ".join(said), UserWarning, stacklevel=3)
 

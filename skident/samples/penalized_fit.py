@@ -25,6 +25,7 @@ _ROUGH_PATH = (8.0, 4.0, 2.0)  # times the first penalty, while random starts ar
 _FIRST_ALPHA = 2.5e-3  # penalty per sample with which the search begins, for standardized inputs and y
 _MOST_STEPS = 10  # doublings and halvings of the penalty per number of units (budget)
 _WORK = 2e7  # samples times parameters squared, up to which networks of a size are fitted (budget: 3 s)
+_FEW_ROWS = 100  # per weight of a unit, beyond which a prior changes little (statistics: 1/100 of the noise per weight)
 _LEAST_GAIN = 1.0  # of the log of the evidence, for a unit (statistics: a Bayes factor of e)
 _LEAST_VARIANCE = 1e-20  # of the noise, in variances of y (rounding)
 _ROUGH = Ending(max_iter=25, ftol=1e-3, damping=1e-2)
@@ -225,8 +226,9 @@ def _largest_size(sample, n_units):
 
 
 def is_affordable(sample):
-    """Whether random networks of the largest number of units are fitted to so many rows in seconds."""
-    return sample.n_rows * ((MOST_UNITS + 1) * (sample.dim + 1)) ** 2 <= _WORK or sample.n_rows <= 4 * sample.dim
+    """Whether rows are few for networks of several units, and these are fitted to them in seconds."""
+    n, k1 = sample.n_rows, sample.dim + 1
+    return n <= _FEW_ROWS * k1 and (n * ((MOST_UNITS + 1) * k1) ** 2 <= _WORK or n <= 4 * k1)
 
 
 def penalized_fit(sample, start, rng, *, most_units=None, n_units=None, alpha=None):

@@ -314,7 +314,7 @@ class TensorReLURegressor(RegressorMixin, Estimator):
         self.loss_ = fit.rss / sample.total * sample.y_scale**2
         self.exact_ = learned.exact
         self.undetected_share_ = undetected_share(sample.n_rows if learned.exact else 0)
-        self.input_box_ = None if learned.exact or learned.n_flippable else InputBox.of(sample, not fit.alpha)
+        self.input_box_ = None if learned.exact or learned.n_flippable else InputBox.of(sample)
         self.n_iter_ = max(1, fit.n_iter)
 
     def to_network(self):
