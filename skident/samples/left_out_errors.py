@@ -74,8 +74,8 @@ def warn_of_better_models(sample, learned, rng):
     else:
         return
     warnings.warn(
-        f"{said}: R^2 of samples that are left out in turn is {own:.3f} for TensorReLURegressor{compared}. The target is "
-        "no sum of few ReLU units, or there are too few samples. Compare HierarchicalQuadraticNet().fit(X, y), and "
+        f"{said}: R^2 of samples that are left out in turn is {own:.3f} for TensorReLURegressor{compared}. The target "
+        "is no sum of few ReLU units, or there are too few samples. Compare HierarchicalQuadraticNet().fit(X, y), and "
         "sklearn.ensemble.HistGradientBoostingRegressor().fit(X, y).",
         ConvergenceWarning,
         stacklevel=4,

@@ -62,7 +62,7 @@ def test_linear_functions_of_many_inputs_are_predicted_as_by_ridge(n, p):
 def test_a_given_penalty_is_kept_and_none_is_least_squares():
     X, y, *_ = noisy(0, 150)
     assert fitted(X, y, alpha=0.01).alpha_ == 0.01 and fitted(X, y, alpha=0).alpha_ == 0.0
-    assert fitted(X, y, alpha=10.0).predict(X).std() < 0.2 * y.std()
+    assert fitted(X, y, alpha=10.0).predict(X).std() < 0.5 * y.std()
     assert fitted(X, y, n_units=3).n_units_ == 3
 
 
