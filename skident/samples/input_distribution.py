@@ -6,8 +6,9 @@ import numpy as np
 
 from skident.budget.constants import REPEATED_ROWS
 
-__all__ = ["along_a_line", "departures", "distinct_rows", "values_of_columns"]
+__all__ = ["FEW_VALUES", "along_a_line", "departures", "distinct_rows", "values_of_columns"]
 
+FEW_VALUES = 10  # distinct values up to which a column is discrete (statistics: none in 50 rows of a density)
 _SKEWNESS = 1.0  # of a column, from which it is not Gaussian (uniform 0, exponential 2)
 _KURTOSIS = 1.5  # excess, from which a column is not Gaussian (uniform -1.2, Laplace 3)
 _FLATNESS = 1.0  # minus the excess kurtosis, as for `_KURTOSIS`: 1.2 is uniform, 2 the most there is

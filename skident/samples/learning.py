@@ -142,7 +142,10 @@ def learn_relu_network(sample, search, *, rng, say=_silent):
     fit, losses = _polish_candidates(work, stage, tensor, rng, say)
     fit, settled = _settle_size(work, fit, search, stage, rng, say)
     if _takes_prior(work, fit, search):
-        fit, settled = _penalized(work, fit, search, rng), settled or search.most_units is not None
+        fit, settled = (
+            _penalized(work, fit, search, rng),
+            settled or (search.n_units is None and search.most_units is not None),
+        )
         say(f"penalty {fit.alpha:.2g}: {fit.model.n_units} units, {fit.rss / work.total:.3g} of the variance")
     elif work is not sample and fit.model.n_units:
         fit = fit_ridges(sample, fit.model, ftol=1e-8, rng=rng)

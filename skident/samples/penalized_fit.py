@@ -11,6 +11,7 @@ import numpy as np
 
 from skident.optim import BatchedNormalEquations, Ending, batched_levenberg_marquardt
 
+from .input_distribution import FEW_VALUES
 from .ridge_model import RidgeModel, squared_errors
 from .ridges import RidgeFit
 from .unit_signs import as_relu
@@ -106,6 +107,8 @@ class _Search:
         self.n, self.sample, self.skip = sample.effective_rows, sample, skip
         root = np.sqrt(w * (self.n / sample.total))
         self.rows = np.column_stack([Z, np.ones(len(Z))]), y, root
+        # Steps between classes are fitted best by steep units, which fail between the samples.
+        self.least_alpha = _FIRST_ALPHA if len(np.unique(y)) <= FEW_VALUES else 0.0
         self.found = {}  # of every number of units, the largest evidence: its negative, the network, its penalty
         self.log_det = float(np.linalg.slogdet(_metric(sample))[1])
 
@@ -146,6 +149,8 @@ class _Search:
         for factor in (0.5, 2.0):
             at, last = middle, math.inf
             for step in range(1, _MOST_STEPS + 1):
+                if alpha * factor**step < self.least_alpha:
+                    break
                 at, score = self._score(at, signs, alpha * factor**step)
                 if score < best:
                     best, chosen = score, alpha * factor**step
