@@ -13,14 +13,13 @@ from skident.base.kernel_reference import clearly_better_kernel_r2
 from skident.budget.constants import RIDGE_OF_PRODUCTS
 
 from .determined_units import jacobian_blocks
-from .input_distribution import distinct_rows
+from .input_distribution import SAMPLING_ERRORS, distinct_rows
 from .penalized_fit import MOST_UNITS, penalty_matrix
 
 __all__ = ["left_out_squares", "warn_of_better_models"]
 
 _MAX_SAMPLES = 2000  # whose errors are computed; of these, the kernel takes 500 (budget)
 _MOST_PARAMETERS = 1000  # time: 2,000 P^2 products, 1 s at this size
-_AGREEMENT_ERRORS = 4.0  # standard errors beyond which neighbors agree (statistics: one false alarm in 30,000 fits)
 _MAX_LEVERAGE = 0.99  # of a sample: beyond, its error without itself is not of first order
 
 
@@ -93,7 +92,7 @@ def _agreement_of_neighbors(part, model):
     r = y - model(Z)
     products = r * r[cKDTree(U).query(U, k=2)[1][:, 1]]
     # Two samples that are nearest to each other give one product twice.
-    errors = _AGREEMENT_ERRORS * np.sqrt(2.0 / len(r)) * products.std()
+    errors = SAMPLING_ERRORS * np.sqrt(2.0 / len(r)) * products.std()
     return float(products.mean() / np.mean(r * r)) if products.mean() > errors else 0.0
 
 

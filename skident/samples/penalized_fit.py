@@ -12,25 +12,19 @@ import numpy as np
 from skident.optim import BatchedNormalEquations, Ending, batched_levenberg_marquardt
 
 from .input_distribution import FEW_VALUES
-from .ridge_model import RidgeModel, squared_errors
+from .ridge_model import EXACT, RidgeModel, squared_errors
 from .ridges import RidgeFit
 from .unit_signs import as_relu
 
 __all__ = ["MOST_UNITS", "is_affordable", "penalized_fit", "penalty_matrix"]
 
 MOST_UNITS = 8  # with which random starts begin (tuned on relu/few_samples)
-_STARTS = 16  # random networks (budget)
-_KEPT = 8  # of them, after a rough fit, from which units are removed (budget)
-_REFINED = 3  # of these, whose penalties are varied (budget)
-_ROUGH_PATH = (8.0, 4.0, 2.0)  # times the first penalty, while random starts are fitted
+_STARTS = 16  # random networks (budget): half of them lose units, the penalties of a quarter are varied
 _FIRST_ALPHA = 2.5e-3  # penalty per sample with which the search begins, for standardized inputs and y
 _MOST_STEPS = 10  # doublings and halvings of the penalty per number of units (budget)
 _WORK = 2e7  # samples times parameters squared, up to which networks of a size are fitted (budget: 3 s)
 _FEW_ROWS = 100  # per weight of a unit, beyond which a prior changes little (statistics: 1/100 of the noise per weight)
-_LEAST_GAIN = 1.0  # of the log of the evidence, for a unit (statistics: a Bayes factor of e)
-_LEAST_VARIANCE = 1e-20  # of the noise, in variances of y (rounding)
-_ROUGH = Ending(max_iter=25, ftol=1e-3, damping=1e-2)
-_FINE = Ending(max_iter=20, ftol=1e-4, damping=1e-2)
+_PARTLY = Ending(max_iter=25, ftol=1e-4, damping=1e-2)
 _LAST = Ending(max_iter=200, ftol=1e-10, damping=1e-3)
 
 
@@ -126,10 +120,10 @@ class _Search:
         """
         matrix = self.problem(signs[None], alpha).linearize(x[None]).matrix[0]
         log_prior = (len(x) - 1) * math.log(self.n * alpha) + (len(signs) + self.skip) * self.log_det
-        variance = max(cost / self.n, _LEAST_VARIANCE)
+        variance = max(cost / self.n, EXACT)
         return 0.5 * ((self.n - 1.0) * math.log(variance) + np.linalg.slogdet(matrix)[1] - log_prior)
 
-    def _score(self, x, signs, alpha, ending=_FINE):
+    def _score(self, x, signs, alpha, ending=_PARTLY):
         x, cost = self.fitted(x, signs, alpha, ending)
         i = int(np.argmin(cost))
         score = self._minus_evidence(x[i], signs[i], alpha, cost[i])
@@ -167,9 +161,9 @@ class _Search:
         U /= np.linalg.norm(U[..., :-1], axis=-1, keepdims=True) * math.sqrt(n_units)
         U[..., -1] = rng.uniform(-1.0, 1.0, U.shape[:2]) / math.sqrt(n_units)
         x[:, : n_units * k1] = U.reshape(_STARTS, -1)
-        for factor in _ROUGH_PATH:
-            x, cost = self.fitted(x, signs, factor * _FIRST_ALPHA, _ROUGH)
-            kept = np.argsort(cost, kind="stable")[: _STARTS if factor == _ROUGH_PATH[0] else _KEPT]
+        for doublings in (3, 2, 1):
+            x, cost = self.fitted(x, signs, 2.0**doublings * _FIRST_ALPHA, _PARTLY)
+            kept = np.argsort(cost, kind="stable")[: _STARTS if doublings == 3 else _STARTS // 2]
             x, signs = x[kept], signs[kept]
         return x, signs
 
@@ -203,11 +197,11 @@ class _Search:
             x, signs = (np.concatenate(parts) for parts in zip((x, signs), *more, strict=True))
             if not len(x):
                 x, signs = np.zeros((1, self.parameters(m))), np.ones((1, m))
-            x, cost = self.fitted(x, signs, alpha, _ROUGH)
-            order = np.argsort(cost, kind="stable")[:_KEPT]
+            x, cost = self.fitted(x, signs, alpha, _PARTLY)
+            order = np.argsort(cost, kind="stable")[: _STARTS // 2]
             x, signs = x[order], signs[order]
             if m <= sizes[-1]:
-                few = x[:_REFINED], signs[:_REFINED], alpha
+                few = x[: _STARTS // 4], signs[: _STARTS // 4], alpha
                 alpha = self.explore(*few) if fixed is None else self.kept(*few)
             if m > sizes[0]:
                 x, signs = self.without_one(x, signs, alpha)
@@ -253,5 +247,6 @@ def penalized_fit(sample, start, rng, *, most_units=None, n_units=None, alpha=No
         search.run(start, largest, sizes, alpha, rng)
     found = [(search, m, *one) for search in searches for m, one in search.found.items()]
     least = min(one[2] for one in found)
-    search, *_, x, signs, alpha = min((one for one in found if one[2] <= least + _LEAST_GAIN), key=lambda one: one[1:3])
+    # A unit has to be e times as likely as none.
+    search, *_, x, signs, alpha = min((one for one in found if one[2] <= least + 1.0), key=lambda one: one[1:3])
     return search.finished(x, signs, alpha)
