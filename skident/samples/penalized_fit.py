@@ -25,7 +25,6 @@ _MOST_STEPS = 10  # doublings and halvings of the penalty per number of units (b
 _WORK = 2e7  # samples times parameters squared, up to which networks of a size are fitted (budget: 3 s)
 _FEW_ROWS = 100  # per weight of a unit, beyond which a prior changes little (statistics: 1/100 of the noise per weight)
 _PARTLY = Ending(max_iter=25, ftol=1e-4, damping=1e-2)
-_LAST = Ending(max_iter=200, ftol=1e-10, damping=1e-3)
 
 
 def _metric(sample):
@@ -208,7 +207,7 @@ class _Search:
 
     def finished(self, x, signs, alpha):
         """A network fitted to the end."""
-        (x,), _ = self.fitted(x[None], signs[None], alpha, _LAST)
+        (x,), _ = self.fitted(x[None], signs[None], alpha, Ending(max_iter=200, ftol=1e-10))
         k = self.sample.dim
         units = x[: len(signs) * (k + 1)].reshape(len(signs), k + 1)
         u = x[-k - 1 : -1] if self.skip else np.zeros(k)
