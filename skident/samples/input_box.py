@@ -18,7 +18,6 @@ __all__ = ["InputBox"]
 _RANK = 3
 _TAIL_RANK = 30  # statistics: ten times the rank above, so that their ratio is that of ten times as many rows
 _TAIL_POWER = 3  # statistics: ten times as many rows, three times, are a thousand times as many
-_WHITENING_ROWS = 5  # per input, below which new rows, whitened, have more than 5/4 of the variance (statistics)
 _FEWEST_ROWS = 300  # below, rank 30 is no tail
 _LARGEST_FACTOR = 10.0  # of the largest value, beyond which a straight line is not continued
 
@@ -45,7 +44,8 @@ class InputBox:
     @classmethod
     def of(cls, sample):
         """The box of the rows of a sample, or of the standardized columns if rows are too few to whiten others."""
-        if sample.n_rows < _WHITENING_ROWS * sample.dim:
+        # Whitened, new rows have n / (n - k) times the variance of the rows: the margin is for less.
+        if sample.dim > _MARGIN * (sample.n_rows - sample.dim):
             sample = sample.standardized()
         low, high = sample.extremes(_TAIL_RANK)
         margin, few = RANGE_MARGIN * (high[0] - low[0]), sample.n_rows < _FEWEST_ROWS
