@@ -14,17 +14,15 @@ from skident.optim import BatchedNormalEquations, Ending, batched_levenberg_marq
 from .input_distribution import FEW_VALUES
 from .ridge_model import EXACT, RidgeModel, squared_errors
 from .ridges import RidgeFit
+from .unit_count import ROWS_PER_WEIGHT
 from .unit_signs import as_relu
 
 __all__ = ["MOST_UNITS", "is_affordable", "penalized_fit", "penalty_matrix"]
 
 MOST_UNITS = 8  # with which random starts begin (tuned on relu/few_samples)
-_STARTS = 16  # random networks (budget): half of them lose units, the penalties of a quarter are varied
 _FIRST_ALPHA = 2.5e-3  # penalty per sample with which the search begins, for standardized inputs and y
 _MOST_STEPS = 10  # doublings and halvings of the penalty per number of units (budget)
 _WORK = 2e7  # samples times parameters squared, up to which networks of a size are fitted (budget: 3 s)
-_FEW_ROWS = 100  # per weight of a unit, beyond which a prior changes little (statistics: 1/100 of the noise per weight)
-_PARTLY = Ending(max_iter=25, ftol=1e-4, damping=1e-2)
 
 
 def _metric(sample):
@@ -108,7 +106,8 @@ class _Search:
     def problem(self, signs, alpha):
         return _Networks(self.rows, signs, self.n * alpha * penalty_matrix(self.sample, signs.shape[1], self.skip))
 
-    def fitted(self, x, signs, alpha, ending):
+    def fitted(self, x, signs, alpha, ending=None):
+        ending = ending or Ending(max_iter=25, ftol=1e-4, damping=1e-2)  # not to the last digit
         result = batched_levenberg_marquardt(self.problem(signs, alpha), x, ending)
         return result.x, result.cost
 
@@ -122,7 +121,7 @@ class _Search:
         variance = max(cost / self.n, EXACT)
         return 0.5 * ((self.n - 1.0) * math.log(variance) + np.linalg.slogdet(matrix)[1] - log_prior)
 
-    def _score(self, x, signs, alpha, ending=_PARTLY):
+    def _score(self, x, signs, alpha, ending=None):
         x, cost = self.fitted(x, signs, alpha, ending)
         i = int(np.argmin(cost))
         score = self._minus_evidence(x[i], signs[i], alpha, cost[i])
@@ -155,14 +154,14 @@ class _Search:
     def random(self, n_units, rng):
         """Fits of random networks, from large penalties to small ones."""
         k1, P = self.rows[0].shape[1], self.parameters(n_units)
-        x, signs = np.zeros((_STARTS, P)), rng.choice([-1.0, 1.0], (_STARTS, n_units))
-        U = rng.standard_normal((_STARTS, n_units, k1))
+        x, signs = np.zeros((2 * MOST_UNITS, P)), rng.choice([-1.0, 1.0], (2 * MOST_UNITS, n_units))
+        U = rng.standard_normal((2 * MOST_UNITS, n_units, k1))
         U /= np.linalg.norm(U[..., :-1], axis=-1, keepdims=True) * math.sqrt(n_units)
         U[..., -1] = rng.uniform(-1.0, 1.0, U.shape[:2]) / math.sqrt(n_units)
-        x[:, : n_units * k1] = U.reshape(_STARTS, -1)
+        x[:, : n_units * k1] = U.reshape(2 * MOST_UNITS, -1)
         for doublings in (3, 2, 1):
-            x, cost = self.fitted(x, signs, 2.0**doublings * _FIRST_ALPHA, _PARTLY)
-            kept = np.argsort(cost, kind="stable")[: _STARTS if doublings == 3 else _STARTS // 2]
+            x, cost = self.fitted(x, signs, 2.0**doublings * _FIRST_ALPHA)
+            kept = np.argsort(cost, kind="stable")[: 2 * MOST_UNITS if doublings == 3 else MOST_UNITS]
             x, signs = x[kept], signs[kept]
         return x, signs
 
@@ -196,11 +195,11 @@ class _Search:
             x, signs = (np.concatenate(parts) for parts in zip((x, signs), *more, strict=True))
             if not len(x):
                 x, signs = np.zeros((1, self.parameters(m))), np.ones((1, m))
-            x, cost = self.fitted(x, signs, alpha, _PARTLY)
-            order = np.argsort(cost, kind="stable")[: _STARTS // 2]
+            x, cost = self.fitted(x, signs, alpha)
+            order = np.argsort(cost, kind="stable")[:MOST_UNITS]
             x, signs = x[order], signs[order]
             if m <= sizes[-1]:
-                few = x[: _STARTS // 4], signs[: _STARTS // 4], alpha
+                few = x[: MOST_UNITS // 2], signs[: MOST_UNITS // 2], alpha
                 alpha = self.explore(*few) if fixed is None else self.kept(*few)
             if m > sizes[0]:
                 x, signs = self.without_one(x, signs, alpha)
@@ -226,7 +225,7 @@ def _largest_size(sample, n_units):
 def is_affordable(sample):
     """Whether rows are few for networks of several units, and these are fitted to them in seconds."""
     n, k1 = sample.n_rows, sample.dim + 1
-    return n <= _FEW_ROWS * k1 and (n * ((MOST_UNITS + 1) * k1) ** 2 <= _WORK or n <= 4 * k1)
+    return n <= ROWS_PER_WEIGHT * k1 and (n * ((MOST_UNITS + 1) * k1) ** 2 <= _WORK or n <= 4 * k1)
 
 
 def penalized_fit(sample, start, rng, *, most_units=None, n_units=None, alpha=None):

@@ -16,6 +16,7 @@ from .ridges import ROUGHLY, RidgeFit, fit_ridges, regress_on_ridges
 from .tensor_stage import leading_eigenvectors, residual_curvature
 
 __all__ = [
+    "ROWS_PER_WEIGHT",
     "add_missing_units",
     "add_ridge",
     "criterion",
@@ -32,7 +33,7 @@ __all__ = [
 # 111 of make_relu_network; the mean gain is 2.4 per weight).
 _GAIN_PER_WEIGHT = 3.0  # noise variances
 _LEAST_GAIN = 12.0  # noise variances
-_ROWS_PER_WEIGHT = 50  # of a unit, below which chance adds units that the price below does not keep out (statistics)
+ROWS_PER_WEIGHT = 50  # of a unit, below which chance adds units that the price below does not keep out (statistics)
 _SCREENED_ROWS = 2**14  # rows on which candidate units are compared (budget)
 _DIRECTIONS = 24  # random ones screened beside the eigenvectors
 _BIASES = (-1.0, 0.0, 1.0)  # starts of biases, in standard deviations of the whitened inputs
@@ -69,7 +70,7 @@ def unit_penalty(sample):
     """Gain that a unit must exceed, in noise variances: at most that of the Bayesian information criterion."""
     n_weights = sample.dim + 1
     usual = n_weights * math.log(max(sample.effective_rows, 2.0))
-    if sample.effective_rows < _ROWS_PER_WEIGHT * n_weights:
+    if sample.effective_rows < ROWS_PER_WEIGHT * n_weights:
         return usual
     return min(_GAIN_PER_WEIGHT * n_weights + _LEAST_GAIN, usual)
 
