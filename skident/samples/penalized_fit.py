@@ -21,7 +21,6 @@ __all__ = ["MOST_UNITS", "is_affordable", "penalized_fit", "penalty_matrix"]
 
 MOST_UNITS = 8  # with which random starts begin (tuned on relu/few_samples)
 _FIRST_ALPHA = 2.5e-3  # penalty per sample with which the search begins, for standardized inputs and y
-_MOST_STEPS = 10  # doublings and halvings of the penalty per number of units (budget)
 _WORK = 2e7  # samples times parameters squared, up to which networks of a size are fitted (budget: 3 s)
 
 
@@ -134,13 +133,13 @@ class _Search:
         self._score(x, signs, alpha)
         return alpha
 
-    def explore(self, x, signs, alpha):
+    def explore(self, x, signs, alpha, most_steps=10):
         """Score networks of one size with larger and smaller penalties while that helps; the best penalty."""
         middle, best = self._score(x, signs, alpha)
         chosen = alpha
         for factor in (0.5, 2.0):
             at, last = middle, math.inf
-            for step in range(1, _MOST_STEPS + 1):
+            for step in range(1, most_steps + 1):
                 if alpha * factor**step < self.least_alpha:
                     break
                 at, score = self._score(at, signs, alpha * factor**step)
