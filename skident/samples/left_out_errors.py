@@ -6,13 +6,15 @@ import warnings
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.spatial import cKDTree
 from sklearn.exceptions import ConvergenceWarning
 
 from skident.base.kernel_reference import clearly_better_kernel_r2
 from skident.budget.constants import RIDGE_OF_PRODUCTS
 
 from .determined_units import jacobian_blocks
-from .input_distribution import distinct_rows
+from .input_distribution import SAMPLING_ERRORS, distinct_rows
+from .penalized_fit import MOST_UNITS, penalty_matrix
 
 __all__ = ["left_out_squares", "warn_of_better_models"]
 
@@ -21,19 +23,23 @@ _MOST_PARAMETERS = 1000  # time: 2,000 P^2 products, 1 s at this size
 _MAX_LEVERAGE = 0.99  # of a sample: beyond, its error without itself is not of first order
 
 
-def left_out_squares(sample, model):
-    """Squared leave-one-out errors (n,) of a least squares fit to a sample, to first order, in variances of y.
+def left_out_squares(sample, model, alpha=0.0):
+    """Squared leave-one-out errors (n,) of a fit with penalty `alpha` to a sample, to first order, in variances of y.
 
     Residuals over one minus their leverage, at most the range of y: predictions are clipped.
     """
     Z, y, _ = sample.arrays(np.float64)
-    if model.n_units or model.u.any():
+    penalty = 0.0
+    if alpha:
+        penalty = alpha * len(Z) * penalty_matrix(sample, model.n_units, model.skip)
+    if model.n_units or model.skip:
         J = np.vstack(list(jacobian_blocks(Z, Z @ model.V + model.beta > 0, model)))
     else:  # the mean of y, without a linear part
         J = np.ones((len(Z), 1))
     scale = np.linalg.norm(J, axis=0)
-    J /= np.where(scale > 0, scale, 1.0)
-    root = np.linalg.cholesky(J.T @ J + RIDGE_OF_PRODUCTS * np.eye(J.shape[1]))
+    scale = np.where(scale > 0, scale, 1.0)
+    J /= scale
+    root = np.linalg.cholesky(J.T @ J + penalty / np.outer(scale, scale) + RIDGE_OF_PRODUCTS * np.eye(J.shape[1]))
     leverage = np.sum(solve_triangular(root, J.T, lower=True, check_finite=False) ** 2, axis=0)
     errors = (y - model(Z)) / (1.0 - np.minimum(leverage, _MAX_LEVERAGE))
     return np.minimum(errors**2, np.ptp(y) ** 2)
@@ -51,22 +57,46 @@ def warn_of_better_models(sample, learned, rng):
     if distinct_rows(sample) < sample.n_rows:
         return
     part = sample.draw(_MAX_SAMPLES, rng)
-    squares = left_out_squares(part, model) if part is sample else _squared_residuals(part, model)
+    squares = left_out_squares(part, model, learned.signed.fit.alpha) if part is sample else _squares(part, model)
     X, y = np.asarray(part.X, dtype=np.float64), (part.y - sample.y_center) / sample.y_scale
     kernel, own = clearly_better_kernel_r2(X, y, squares), 1.0 - float(np.mean(squares) / np.var(y))
-    if np.isnan(kernel) and own > 0.0:
+    agreement = _agreement_of_neighbors(part, model) if np.isnan(kernel) and own > 0.0 else 0.0
+    if not np.isnan(kernel):
+        said, compared = "a kernel is better for these data", f", and {kernel:.3f} for kernel ridge regression"
+    elif own <= 0.0:
+        said, compared = "the fit is no better than the mean of y", ""
+    elif agreement > 0.0:
+        said = "the fit is an approximation: residuals of neighboring samples agree"
+        compared = f"; the correlation of residuals with those of the nearest sample is {agreement:.2f}"
+    elif learned.signed.fit.alpha and model.n_units >= MOST_UNITS:
+        said, compared = f"the fit is an approximation: it takes {model.n_units} units, the most that were tried", ""
+    else:
         return
-    said = "the fit is no better than the mean of y" if np.isnan(kernel) else "a kernel is better for these data"
-    kernel = "" if np.isnan(kernel) else f", and {kernel:.3f} for kernel ridge regression"
     warnings.warn(
-        f"{said}: R^2 of samples that are left out in turn is {own:.3f} for TensorReLURegressor{kernel}. The target is "
-        "no sum of few ReLU units, or there are too few samples. Compare HierarchicalQuadraticNet().fit(X, y).",
+        f"{said}: R^2 of samples that are left out in turn is {own:.3f} for TensorReLURegressor{compared}. The target "
+        "is no sum of few ReLU units, or there are too few samples. Compare HierarchicalQuadraticNet().fit(X, y), and "
+        "sklearn.ensemble.HistGradientBoostingRegressor().fit(X, y).",
         ConvergenceWarning,
         stacklevel=4,
     )
 
 
-def _squared_residuals(part, model):
+def _agreement_of_neighbors(part, model):
+    """Correlation of residuals with those of the nearest sample, if it is above what noise gives; else 0.
+
+    Noise is independent; a function that the fit lacks is not.
+    """
+    scale = part.column_scale()
+    U = np.asarray(part.X, dtype=np.float64) / np.where(scale > 0, scale, 1.0)
+    Z, y, _ = part.arrays(np.float64)
+    r = y - model(Z)
+    products = r * r[cKDTree(U).query(U, k=2)[1][:, 1]]
+    # Two samples that are nearest to each other give one product twice.
+    errors = SAMPLING_ERRORS * np.sqrt(2.0 / len(r)) * products.std()
+    return float(products.mean() / np.mean(r * r)) if products.mean() > errors else 0.0
+
+
+def _squares(part, model):
     """Squared residuals (n,) of a part of the samples: with many more samples than parameters, leverages are small."""
     Z, y, _ = part.arrays(np.float64)
     return (y - model(Z)) ** 2

@@ -169,7 +169,8 @@ def test_weights_are_repetitions():
     w = np.random.RandomState(0).randint(0, 3, 600)
     weighted = TensorReLURegressor(n_units=2, random_state=0).fit(X, y, sample_weight=w)
     repeated = TensorReLURegressor(n_units=2, random_state=0).fit(np.repeat(X, w, axis=0), np.repeat(y, w))
-    np.testing.assert_allclose(weighted.loss_, repeated.loss_, rtol=1e-6)
+    # Penalties are chosen with the effective number of rows, which is smaller than that of the repetitions.
+    np.testing.assert_allclose(weighted.loss_, repeated.loss_, rtol=1e-3)
     np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), atol=1e-2 * y.std())
 
 
@@ -229,6 +230,7 @@ def test_progress(capsys):
 @pytest.mark.parametrize("load", [load_diabetes, load_breast_cancer])
 @pytest.mark.filterwarnings("ignore:.*columns of X are not Gaussian:UserWarning")
 @pytest.mark.filterwarnings("ignore:a kernel is better for these data")
+@pytest.mark.filterwarnings("ignore:y takes 2 values")
 def test_ordinary_tables(load):
     X, y = load(return_X_y=True)
     ours = cross_val_score(TensorReLURegressor(random_state=0), X, y, cv=5).mean()
