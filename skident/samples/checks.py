@@ -37,7 +37,7 @@ def check_sizes(sample, n_units, order, method):
         raise ValueError("all columns of X are constant: nothing can be learned from them.")
     distinct = distinct_rows(sample)
     determined = distinct // (k + 1) - 1
-    rows = f"n_samples={n} rows" if distinct == n else f"n_samples={n} rows, {distinct} of them distinct,"
+    rows = f"n_samples={distinct} distinct rows"
     if n_units is None:
         if method == "literal":
             raise ValueError("method='literal' needs n_units; method='refined' finds the number of units.")
