@@ -1,7 +1,6 @@
 """Numerical constants stand one per line, each with its unit and its reason in a comment.
 
-``python tests/test_constants.py [path below skident]`` lists those that do not; ``--register`` lists all, with class and
-reason.
+``python tests/test_constants.py [path below skident]`` lists those that do not; ``--register`` lists all, with class.
 """
 
 import ast

@@ -39,7 +39,6 @@ class HierarchicalQuadraticNet(RegressorMixin, TransformerMixin, BaseEstimator):
     solver: Literal["auto", "lm", "lbfgs", "adam", "sgd", "algorithm1"]
     readout: Literal["auto", "sum", "linear"]
     curvature: float | None
-    batch_norm: bool | Literal["auto"]
     l2: float | Literal["auto"]
     n_starts: int
     max_iter: int | None
@@ -78,7 +77,6 @@ class HierarchicalQuadraticNet(RegressorMixin, TransformerMixin, BaseEstimator):
         solver: Literal["auto", "lm", "lbfgs", "adam", "sgd", "algorithm1"] = ...,
         readout: Literal["auto", "sum", "linear"] = ...,
         curvature: float | None = ...,
-        batch_norm: bool | Literal["auto"] = ...,
         l2: float | Literal["auto"] = ...,
         n_starts: int = ...,
         max_iter: int | None = ...,
@@ -138,7 +136,6 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, TransformerMixin, Base
         solver: Literal["auto", "sgd", "adam", "lbfgs", "algorithm1"] = ...,
         readout: Literal["auto", "sum", "linear"] = ...,
         curvature: Any = ...,
-        batch_norm: Any = ...,
         l2: float | Literal["auto"] = ...,
         input_noise: float | Literal["auto"] = ...,
         n_starts: Any = ...,

@@ -53,7 +53,7 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
         instead of x_0.
     solver : {"auto", "sgd", "adam", "lbfgs", "algorithm1"}, default="auto"
         "auto" is SGD for cross-entropy and L-BFGS for Theorem 4. Algorithm 1 requires Theorem 4 with `offset_column`.
-    connections, alphas, curvature, batch_norm, n_starts, max_iter, learning_rate, max_epochs, batch_size,
+    connections, alphas, curvature, n_starts, max_iter, learning_rate, max_epochs, batch_size,
     algorithm1_options, callbacks, device, dtype, random_state, verbose
         As for `HierarchicalQuadraticNet`; `max_epochs` is 80 by default, with SGD on less than 1,000 samples 30 at
         three times the rate.
@@ -129,7 +129,6 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
         solver="auto",
         readout="auto",
         curvature=None,
-        batch_norm="auto",
         l2="auto",
         input_noise="auto",
         n_starts=6,
@@ -153,7 +152,6 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
         self.solver = solver
         self.readout = readout
         self.curvature = curvature
-        self.batch_norm = batch_norm
         self.l2 = l2
         self.input_noise = input_noise
         self.n_starts = n_starts
@@ -240,7 +238,7 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
                 f"loss={self.loss!r} has the solvers {wanted} and readout={form!r}; got solver={self.solver!r}, "
                 f"readout={self.readout!r}."
             )
-        return self._with_batch_norm(Method(solver, form))
+        return Method(solver, form)
 
     def _checked_offset_column(self, X):
         """The column x_0 of X, or None if the loss has none."""

@@ -71,7 +71,6 @@ class QuadraticDenseNetBase(TransformerMixin, Estimator):
         "alphas": ["array-like", None],
         "readout": [StrOptions({"auto", "sum", "linear"})],
         "curvature": [POSITIVE, None],
-        "batch_norm": [StrOptions({"auto"}), "boolean"],
         "l2": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
         "n_starts": [AT_LEAST_ONE],
         "max_iter": [AT_LEAST_ONE, None],
@@ -257,17 +256,6 @@ class QuadraticDenseNetBase(TransformerMixin, Estimator):
     def _given_widths(self):
         """``(k_2, ..., k_L)`` from the parameter."""
         return check_widths(self.widths)
-
-    def _with_batch_norm(self, method):
-        """The method with `batch_norm` resolved: "auto" uses it whenever the method supports it."""
-        if self.batch_norm == "auto":
-            return dataclasses.replace(method, batch_norm=method.clips)
-        if self.batch_norm and not method.clips:
-            raise ValueError(
-                f"batch_norm=True needs solver 'sgd' or 'adam' with linear readouts; got solver={method.solver!r}, "
-                f"readout={self.readout!r}."
-            )
-        return dataclasses.replace(method, batch_norm=bool(self.batch_norm))
 
     def _problem(self, samples, target_scaling, architecture, method, plan, offset_column=None):
         """Standardized samples in random order, as tensors on the device; from X, targets and weights or None."""

@@ -29,7 +29,6 @@ class Method:
 
     solver: str  # "lm", "lbfgs", "adam", "sgd" or "algorithm1"
     readout: str  # "auto", "sum" or "linear"
-    batch_norm: bool = False
 
     @property
     def stochastic(self):
@@ -43,7 +42,7 @@ class Method:
 
     @property
     def clips(self):
-        """Whether the network's inputs are clipped, which also allows batch norm."""
+        """Whether the network's inputs are clipped, and each activation is followed by batch norm."""
         return self.stochastic and self.readout == "linear"
 
 

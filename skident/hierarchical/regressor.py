@@ -61,9 +61,6 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         "linear". Adam and SGD use "linear", Algorithm 1 the sum.
     curvature : float, default=None
         c of the activation ``z + c z^2``; None is ``z^2``. The paper's WideResNets have 0.1.
-    batch_norm : bool or "auto", default="auto"
-        Batch norm after each activation. "auto" uses it for Adam and SGD with linear readouts; True is an error for all
-        other solvers and readouts.
     l2 : float or "auto", default="auto"
         Penalty. "auto" is selected by 3-fold cross-validation, and is 5e-3 for Adam and SGD (see Notes). Set a value to
         save the cross-validation.
@@ -199,7 +196,6 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         solver="auto",
         readout="auto",
         curvature=None,
-        batch_norm="auto",
         l2="auto",
         n_starts=6,
         max_iter=None,
@@ -219,7 +215,6 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         self.solver = solver
         self.readout = readout
         self.curvature = curvature
-        self.batch_norm = batch_norm
         self.l2 = l2
         self.n_starts = n_starts
         self.max_iter = max_iter
@@ -320,7 +315,7 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         if solver == "algorithm1":
             if several or self.readout == "linear" or self.curvature is not None:
                 raise ValueError("solver='algorithm1' has one output, readout='sum' and curvature=None.")
-            return self._with_batch_norm(Method(solver, "sum"))
+            return Method(solver, "sum")
         if self.readout == "sum" and several:
             raise ValueError(f"readout='sum' has one output, y has {architecture.n_outputs}; take readout='linear'.")
         readout = self.readout
@@ -330,7 +325,7 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
             readout = "linear"
         if self.readout == "auto" and solver in STOCHASTIC:
             readout = "linear"
-        return self._with_batch_norm(Method(solver, readout))
+        return Method(solver, readout)
 
     def _strategy(self, method, n_samples):
         """The fit that a method requires, as a function of the problem."""

@@ -101,7 +101,7 @@ def fit_stochastic(problem, method, criterion, training, callbacks=None, noise=I
     are callbacks.
     """
     labels = not problem.y.is_floating_point()
-    parallel = labels and method.solver == "sgd" and method.batch_norm and training.clip is not None
+    parallel = labels and method.solver == "sgd" and method.clips and training.clip is not None
     quiet, noisy = training, dataclasses.replace(training, weight_decay=noise.weight_decay)
 
     def held_out_logits(trials):
@@ -150,7 +150,7 @@ def _separate_logits(problem, method, criterion, training, trial):
 
 def _trained(problem, method, criterion, training, level, callbacks):
     """A trained network in evaluation mode, its initial state, and the skorch net."""
-    module = problem.build(method.readout, batch_norm=method.batch_norm)
+    module = problem.build(method.readout, batch_norm=method.clips)
     if method.readout == "sum" and problem.start is None:
         module.all_signs.copy_(regressed_signs(problem))
     initial = copy.deepcopy(module)

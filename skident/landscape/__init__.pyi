@@ -105,7 +105,6 @@ class QuadraticNetClassifier(ClassifierMixin, BaseEstimator):
     """A classifier with one hidden layer of quadratic units, with a certificate of global optimality."""
 
     alpha: float | Literal["auto"]
-    linear_weight: float | Literal["auto"]
     fit_intercept: bool
     fit_linear: bool
     tol: float
@@ -130,7 +129,6 @@ class QuadraticNetClassifier(ClassifierMixin, BaseEstimator):
     def __init__(
         self,
         alpha: float | Literal["auto"] = ...,
-        linear_weight: float | Literal["auto"] = ...,
         *,
         fit_intercept: bool = ...,
         fit_linear: bool = ...,
@@ -157,7 +155,6 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
     output_signs: Literal["mixed", "positive", "negative"] | ArrayLike
     solver: Literal["auto", "convex", "descent"]
     alpha: float | Literal["auto"]
-    linear_weight: float | Literal["auto"]
     fit_intercept: bool
     fit_linear: bool
     tol: float
@@ -191,7 +188,6 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
         solver: Literal["auto", "convex", "descent"] = ...,
         *,
         alpha: float | Literal["auto"] = ...,
-        linear_weight: float | Literal["auto"] = ...,
         fit_intercept: bool = ...,
         fit_linear: bool = ...,
         tol: float = ...,

@@ -46,9 +46,6 @@ class QuadraticNetClassifier(ClassifierMixin, Estimator):
     ----------
     alpha : float or "auto", default="auto"
         Ridge on M; 0 is none. ``auto`` minimizes the approximate leave-one-out loss.
-    linear_weight : float or "auto", default="auto"
-        Factor by which linear terms are penalized less than quadratic ones. ``auto`` is selected along with an
-        automatic alpha from 1, 10, 100, and is 1 for a given alpha.
     fit_intercept, fit_linear : bool, default=True
         Whether there are constant and linear terms.
     tol : float, default=1e-10
@@ -105,7 +102,6 @@ class QuadraticNetClassifier(ClassifierMixin, Estimator):
 
     _parameter_constraints = {
         "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
-        "linear_weight": [POSITIVE, StrOptions({"auto"})],
         "fit_intercept": ["boolean"],
         "fit_linear": ["boolean"],
         "tol": [POSITIVE],
@@ -117,7 +113,6 @@ class QuadraticNetClassifier(ClassifierMixin, Estimator):
     def __init__(
         self,
         alpha="auto",
-        linear_weight="auto",
         *,
         fit_intercept=True,
         fit_linear=True,
@@ -127,7 +122,6 @@ class QuadraticNetClassifier(ClassifierMixin, Estimator):
         class_weight=None,
     ):
         self.alpha = alpha
-        self.linear_weight = linear_weight
         self.fit_intercept = fit_intercept
         self.fit_linear = fit_linear
         self.tol = tol
@@ -185,7 +179,7 @@ class QuadraticNetClassifier(ClassifierMixin, Estimator):
     def _fit_one(self, samples, rng):
         """The fit of one class against the rest, and a `Separation` or None; samples as of `select_ridge`."""
         loss, plain = LogisticLoss(), ridge_terms(self.fit_intercept, self.fit_linear)
-        terms, _ = select_ridge(samples, loss, plain, RidgeGrid(self.alpha, self.linear_weight), rng)
+        terms, _ = select_ridge(samples, loss, plain, RidgeGrid(self.alpha), rng)
         options = CertificateOptions(tol=self.tol, max_dense=self.max_dense)
         if terms.alpha > 0:
             return fit_convex_loss(samples, loss, terms, options), None

@@ -25,10 +25,9 @@ _LARGEST_OUTPUT = 30.0  # of a sample left out, relative to all outputs: the ste
 
 @dataclass(frozen=True)
 class RidgeGrid:
-    """What is to be selected: "auto" or given values."""
+    """What is to be selected: "auto" or a given ridge."""
 
     alpha: float | str
-    linear_weight: float | str
 
     @property
     def alphas(self):
@@ -38,8 +37,6 @@ class RidgeGrid:
     @property
     def linear_weights(self):
         """Linear weights to choose from; 1 for a given ridge."""
-        if self.linear_weight != "auto":
-            return [float(self.linear_weight)]
         return list(_LINEAR_WEIGHTS) if self.alpha == "auto" else [1.0]
 
 

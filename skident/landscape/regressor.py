@@ -30,7 +30,7 @@ from .losses import HuberLoss
 from .output_blocks import stacked_blocks
 from .problem import LossTerms, QuadraticProblem
 from .quadratic_form import factorize, quadratic_form
-from .ridge_selection import LINEAR_WEIGHTS, leave_one_out_ridge
+from .ridge_selection import leave_one_out_ridge
 
 __all__ = ["QuadraticNetRegressor"]
 
@@ -64,9 +64,6 @@ class QuadraticNetRegressor(RegressorMixin, Estimator):
     alpha : float or "auto", default="auto"
         Ridge on M (of degree four in W); 0 is none. ``auto`` minimizes the leave-one-out error, preferring simpler
         models within a standard error; it is 0 for data without noise.
-    linear_weight : float or "auto", default="auto"
-        Factor by which linear terms are penalized less than quadratic ones. ``auto`` is selected along with an
-        automatic alpha from 1, 10, 100, 1000, and is 1 for a given alpha.
     fit_intercept, fit_linear : bool, default=True
         Whether there are constant and linear terms. Without both, the network is that of [1]_.
     tol : float, default=1e-10
@@ -123,7 +120,7 @@ class QuadraticNetRegressor(RegressorMixin, Estimator):
     Notes
     -----
     **Automatic alpha.** The smallest leave-one-out error is taken unless a model without quadratic part, or the mean of
-    y, is as good within a standard error. With `linear_weight` automatic too, the linear model is alpha 1000 with the
+    y, is as good within a standard error. The linear model is alpha 1000 with the
     linear weight that gives the linear terms their best ridge. Inputs that contribute little to a first fit are scaled
     down if that clearly lowers the error.
 
@@ -168,7 +165,6 @@ class QuadraticNetRegressor(RegressorMixin, Estimator):
         "output_signs": [StrOptions({"mixed", "positive", "negative"}), "array-like"],
         "solver": [StrOptions({"auto", "convex", "descent"})],
         "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
-        "linear_weight": [POSITIVE, StrOptions({"auto"})],
         "fit_intercept": ["boolean"],
         "fit_linear": ["boolean"],
         "tol": [POSITIVE],
@@ -185,7 +181,6 @@ class QuadraticNetRegressor(RegressorMixin, Estimator):
         solver="auto",
         *,
         alpha="auto",
-        linear_weight="auto",
         fit_intercept=True,
         fit_linear=True,
         tol=1e-10,
@@ -198,7 +193,6 @@ class QuadraticNetRegressor(RegressorMixin, Estimator):
         self.output_signs = output_signs
         self.solver = solver
         self.alpha = alpha
-        self.linear_weight = linear_weight
         self.fit_intercept = fit_intercept
         self.fit_linear = fit_linear
         self.tol = tol
@@ -279,7 +273,7 @@ class QuadraticNetRegressor(RegressorMixin, Estimator):
                 f"{self.output_signs!r}, {self.n_hidden!r} and {self.solver!r}."
             )
         options = CertificateOptions(tol=self.tol, max_dense=self.max_dense)
-        grid, rng = RidgeGrid(self.alpha, self.linear_weight), check_random_state(self.random_state)
+        grid, rng = RidgeGrid(self.alpha), check_random_state(self.random_state)
         self.input_range_ = None
         fit = fit_targets(samples, self.loss, ridge_terms(self.fit_intercept, self.fit_linear), (grid, options, rng))
         self.solver_, self.certificate_ = "convex", fit.certificate
@@ -295,16 +289,14 @@ class QuadraticNetRegressor(RegressorMixin, Estimator):
     def _problem(self, Z, y, weights):
         """The loss with its selected ridge and scales, and the held-out scores."""
         terms = LossTerms(fit_intercept=bool(self.fit_intercept), fit_linear=bool(self.fit_linear))
-        alpha, weight, plain = self.alpha, self.linear_weight, QuadraticProblem(Z / self.scale_, y, terms, weights)
+        alpha, weight, plain = self.alpha, 1.0, QuadraticProblem(Z / self.scale_, y, terms, weights)
         if alpha == "auto":
-            choice = LINEAR_WEIGHTS if weight == "auto" else (weight,)
-            selection = leave_one_out_ridge(plain, check_random_state(self.random_state), linear_weights=choice)
+            selection = leave_one_out_ridge(plain, check_random_state(self.random_state))
             alpha, weight = selection.alpha, selection.linear_weight
             scores = held_out_scores(Z, y, selection, weights)
             self.scale_ = self.scale_ * selection.scales
         else:
             scores = HeldOutScores(linear=linear_score(plain))
-        weight = 1.0 if weight == "auto" else weight
         terms = replace(terms, alpha=alpha, linear_weight=weight)
         return QuadraticProblem(Z / self.scale_, y, terms, weights), scores
 

@@ -251,7 +251,7 @@ def test_exploding_losses_name_the_layer():
     "params", [{"solver": "algorithm1", "learning_rate": 1e100}, {"solver": "adam", "learning_rate": 1e200}]
 )
 def test_exploding_training_raises(params):
-    net = HierarchicalQuadraticNet((2, 2), batch_norm=False, max_epochs=30, random_state=0, **params)
+    net = HierarchicalQuadraticNet((2, 2), readout="sum", max_epochs=30, random_state=0, **params)
     with pytest.raises(ValueError, match=r"the loss exploded.*layers 2, ..., 3. Lower learning_rate"):
         net.fit(X0, Y0)
     with pytest.raises(NotFittedError, match="not fitted yet"):

@@ -167,7 +167,6 @@ def test_a_matrix_too_large_is_refused_or_avoided():
         ({"output_signs": [[1.0, -1.0]]}, "one entry a unit"),
         ({"output_signs": "both"}, "output_signs"),
         ({"alpha": -1.0}, "alpha"),
-        ({"linear_weight": 0.0}, "linear_weight"),
     ],
 )
 def test_bad_parameters(options, message):
