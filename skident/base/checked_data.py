@@ -7,6 +7,8 @@ from sklearn.utils.validation import check_array, validate_data
 
 from skident.oracle.black_box import as_frame
 
+from .parameters import check_numbers
+
 __all__ = ["checked_data", "checked_samples", "in_own_order"]
 
 
@@ -15,6 +17,8 @@ def checked_data(estimator, X, y="no_validation", **checks):
 
     `checks` are those of `validate_data` of scikit-learn.
     """
+    if checks.get("y_numeric"):
+        check_numbers(y)
     return _converted(lambda frame, **order: validate_data(estimator, frame, y, **order, **checks), X)
 
 

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-__all__ = ["linear_accuracy", "linear_r2"]
+__all__ = ["linear_accuracy", "linear_r2", "logistic_errors"]
 
 _ALPHAS = np.logspace(-3, 3, 7)  # ridges tried, for standardized columns: from almost none to almost constant fits
 
@@ -30,16 +30,21 @@ def linear_r2(X, Y, folds):
     return float(np.mean(1.0 - errors[varies] / spread[varies])) if varies.any() else 0.0
 
 
-def linear_accuracy(X, labels, folds):
-    """Accuracy of logistic regression of labels (n,) on X (n, D), on samples held out in turn (`folds` of indices)."""
-    right = 0
+def logistic_errors(X, labels, folds):
+    """Wrong classes (n,) of X (n, D) by logistic regression, as 1, on samples held out in turn; NaN outside folds."""
+    wrong = np.full(len(labels), np.nan)
     for fold in folds:
         rest = np.setdiff1d(np.arange(len(X)), fold)
         if len(np.unique(labels[rest])) == 1:
-            right += np.sum(labels[fold] == labels[rest[0]])
+            wrong[fold] = labels[fold] != labels[rest[0]]
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200)).fit(X[rest], labels[rest])
-        right += np.sum(model.predict(X[fold]) == labels[fold])
-    return float(right / sum(map(len, folds)))
+        wrong[fold] = model.predict(X[fold]) != labels[fold]
+    return wrong
+
+
+def linear_accuracy(X, labels, folds):
+    """Accuracy of logistic regression of labels (n,) on X (n, D), on samples held out in turn (`folds` of indices)."""
+    return float(1.0 - np.nanmean(logistic_errors(X, labels, folds)))

@@ -1,4 +1,4 @@
-"""Ridge regression on all terms of degree two: a start and the signs for layer 2, and a reference for the fit."""
+"""Ridge regression on all terms of degree two: a start and the signs for layer 2."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 
 from skident.budget.constants import LARGEST_ORDER, MIN_GAP
 
-__all__ = ["LEAST_EIGENVALUE", "degree_two_r2", "start_from_degree_two"]
+__all__ = ["LEAST_EIGENVALUE", "start_from_degree_two"]
 
 _RIDGES = np.logspace(-10, 2, 25)  # relative to the largest eigenvalue of the kernel, half decades from rounding on
 LEAST_EIGENVALUE = 1e-3  # relative to the largest: units with zero weights would have zero gradient and stay there
@@ -30,17 +30,6 @@ def _ridge(x, y, w):
         if best is None or residual @ residual < best @ best:
             best, coefs = residual, w * (U @ (left / (values + ridge)))
     return coefs, best
-
-
-def degree_two_r2(x, y, folds):
-    """R^2 on held-out folds of y (n,) by ridge regression on the terms of degree two of x (n, d)."""
-    squares = 0.0
-    for fold in folds:
-        rest = np.setdiff1d(np.arange(len(x)), fold)[:LARGEST_ORDER]
-        center = y[rest].mean()
-        coefs = _ridge(x[rest], y[rest] - center, np.ones(len(rest)))[0]
-        squares += np.sum((y[fold] - center - (1.0 + x[fold] @ x[rest].T / x.shape[1]) ** 2 @ coefs) ** 2)
-    return 1.0 - float(squares / np.sum((y - y.mean()) ** 2))
 
 
 @torch.no_grad()

@@ -110,6 +110,7 @@ class Fit:
     loss: float = float("nan")
     exact: bool = False  # whether the sum is the target, see `is_exact`
     error: float = float("nan")  # estimated relative squared error on new data; NaN if not estimated
+    squares: Any = None  # (n,): squared errors of samples left out by thirds, in order; None if not estimated
     l2: float = 0.0
     # inputs are clipped to the samples' range widened by this fraction at either end; None is no clipping
     margin: float | None = None

@@ -1,4 +1,4 @@
-"""Leave-one-out errors of a ReLU fit to first order, and a warning if a kernel or the mean is better."""
+"""Leave-one-out errors of a ReLU fit to first order, and a warning if another model or the mean is better."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from sklearn.exceptions import ConvergenceWarning
 
-from skident.base.kernel_reference import clearly_better_kernel_r2
+from skident.base.better_models import better_model
 from skident.budget.constants import RIDGE_OF_PRODUCTS
 
 from .determined_units import jacobian_blocks
@@ -16,7 +16,7 @@ from .input_distribution import distinct_rows
 
 __all__ = ["left_out_squares", "warn_of_better_models"]
 
-_MAX_SAMPLES = 2000  # whose errors are computed; of these, the kernel takes 500 (budget)
+_MAX_SAMPLES = 2000  # whose errors are computed (budget)
 _MOST_PARAMETERS = 1000  # time: 2,000 P^2 products, 1 s at this size
 _MAX_LEVERAGE = 0.99  # of a sample: beyond, its error without itself is not of first order
 
@@ -40,7 +40,7 @@ def left_out_squares(sample, model):
 
 
 def warn_of_better_models(sample, learned, rng):
-    """Warn if leave-one-out errors of a `LearnedReLU` are clearly above those of a kernel, or of the mean.
+    """Warn if leave-one-out errors of a `LearnedReLU` are clearly above those of another model, or of the mean.
 
     Not if a warning named another cause, and not if rows repeat: then no row is left out.
     """
@@ -53,17 +53,17 @@ def warn_of_better_models(sample, learned, rng):
     part = sample.draw(_MAX_SAMPLES, rng)
     squares = left_out_squares(part, model) if part is sample else _squared_residuals(part, model)
     X, y = np.asarray(part.X, dtype=np.float64), (part.y - sample.y_center) / sample.y_scale
-    kernel, own = clearly_better_kernel_r2(X, y, squares), 1.0 - float(np.mean(squares) / np.var(y))
-    if np.isnan(kernel) and own > 0.0:
-        return
-    said = "the fit is no better than the mean of y" if np.isnan(kernel) else "a kernel is better for these data"
-    kernel = "" if np.isnan(kernel) else f", and {kernel:.3f} for kernel ridge regression"
-    warnings.warn(
-        f"{said}: R^2 of samples that are left out in turn is {own:.3f} for TensorReLURegressor{kernel}. The target is "
-        "no sum of few ReLU units, or there are too few samples. Compare HierarchicalQuadraticNet().fit(X, y).",
-        ConvergenceWarning,
-        stacklevel=4,
-    )
+    name, better, own = "TensorReLURegressor", better_model(X, y, squares), 1.0 - float(np.mean(squares) / np.var(y))
+    if better is not None:
+        better.warn(name, stacklevel=3)
+    elif own <= 0.0:
+        warnings.warn(
+            f"the fit is no better than the mean of y: R^2 of samples that are left out in turn is {own:.3f} for "
+            f"{name}. The target is no sum of few ReLU units, or there are too few samples. Compare "
+            "HierarchicalQuadraticNet().fit(X, y).",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
 
 
 def _squared_residuals(part, model):

@@ -16,7 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from skident.base.checked_data import checked_data
 from skident.base.estimator import Estimator
-from skident.base.parameters import AT_LEAST_ONE, Interval, StrOptions, check_numbers, forgotten_on_error
+from skident.base.parameters import AT_LEAST_ONE, Interval, StrOptions, forgotten_on_error
 from skident.base.progress import StageLog
 from skident.base.undetected import undetected_share
 from skident.budget.constants import PREDICTED_ROWS
@@ -264,7 +264,6 @@ class TensorReLURegressor(RegressorMixin, Estimator):
         return self
 
     def _read(self, X, y, sample_weight):
-        check_numbers(y)
         X, y = checked_data(self, X, y, dtype=[np.float64, np.float32], y_numeric=True, ensure_min_samples=2)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)

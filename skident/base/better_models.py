@@ -1,0 +1,143 @@
+"""One comparison for all estimators of tables: linear and kernel models and boosting on the same held-out samples."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.exceptions import ConvergenceWarning
+
+from skident.budget.constants import FEWEST_COMPARED, SCORE_ERRORS
+
+from .kernel_reference import is_significantly_better, kernel_residuals
+from .linear_reference import logistic_errors
+
+__all__ = ["BetterModel", "better_model"]
+
+_MAX_SAMPLES = 1000  # that are compared (budget): five eigendecompositions of this order take a second
+_FEWEST_OF_TREES = 100  # below, none with boosting: leaves of 20 samples are a fifth of them
+_N_FOLDS = 3  # of boosting, if the fit left out single samples (budget)
+_TREES = 60  # at twice the usual rate instead of 100 (budget)
+_RATE = 0.2  # twice the usual (budget)
+_MOST_OUTPUTS = 10  # of boosting, which grows trees for each (budget)
+_GAIN = 0.015  # of R^2 or accuracy by which a model must be better: differences of 0.02 are to be named (tables.better)
+_MARGIN = 0.5  # standard errors of the paired difference for a warning: a false alarm costs one more fit
+
+_CALLS = {  # for numbers and for labels
+    "a linear model": ("sklearn.linear_model.RidgeCV()", "sklearn.linear_model.LogisticRegression()"),
+    "ridge regression on terms of degree two": ("QuadraticNetRegressor()", "QuadraticNetClassifier()"),
+    "a kernel": ("sklearn.svm.SVR()", "sklearn.svm.SVC()"),
+    "boosting of trees": (
+        "sklearn.ensemble.HistGradientBoostingRegressor()",
+        "sklearn.ensemble.HistGradientBoostingClassifier()",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class BetterModel:
+    """A model that is clearly better than a fit on held-out samples, with both scores: R^2 or accuracy."""
+
+    model: str
+    score: float
+    own: float
+    labels: bool
+    clear: bool  # by more than two standard errors of the difference
+
+    def warn(self, name, stacklevel):
+        """Give the warning for the estimator of this name."""
+        measure, call = "accuracy" if self.labels else "R^2", _CALLS[self.model][int(self.labels)]
+        scaled = " (with scaled columns)" if self.model == "a kernel" else ""
+        said = f"{self.model} {'is' if self.clear else 'may be'} better for these data"
+        warnings.warn(
+            f"{said}: {measure} on held-out samples is about {self.score:.3f}, and {self.own:.3f} for {name}. There "
+            f"may be too few samples, or the target is not of the network's class. Compare {call}.fit(X, y){scaled}.",
+            ConvergenceWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def better_model(X, y, losses, folds=None, quadratic=False):
+    """The model that is clearly better than a fit for y on X (n, D), or None.
+
+    `y` holds numbers (n,) or (n, k), or class numbers (n,) of an integer type. `losses` (n,) are those of the fit on
+    samples left out: squared errors, summed over targets, or 1 for a wrong class. `folds` are the indices that were
+    left out together, and NaN marks samples outside; None if each was left out alone. Differences are paired: on the
+    same samples, with the others to fit. A fit that is `quadratic` itself is not compared with ridge regression on
+    terms of degree two.
+    """
+    labels, n = np.issubdtype(y.dtype, np.integer), len(y)
+    X, y, losses, folds = _part(X, y, losses, folds)
+    unit = 1.0 if labels else float(np.sum(np.var(y.reshape(len(y), -1), axis=0)))
+    held = np.isfinite(losses)
+    if n < FEWEST_COMPARED or not unit > 0.0 or not held.any():
+        return None
+    losses = losses / unit
+    own = 1.0 - float(losses[held].mean())
+    if not own < 1.0 - _GAIN:
+        return None
+    found = []
+    for model, errors in _references(X, y, folds, (labels, quadratic)):
+        errors, score = errors / unit, 1.0 - float(np.mean(errors[held])) / unit
+        possible, clear = (is_significantly_better(losses[held], errors[held], m) for m in (_MARGIN, SCORE_ERRORS))
+        if score > own + _GAIN and possible:
+            found.append(BetterModel(model, score, own, bool(labels), clear))
+    return max(found, key=lambda one: round(one.score, 2), default=None)  # the simplest of about the same score
+
+
+def _part(X, y, losses, folds):
+    """At most 1,000 samples, evenly spaced, with their folds."""
+    n = len(y)
+    if n <= _MAX_SAMPLES:
+        return X, y, losses, folds
+    some = np.linspace(0, n - 1, _MAX_SAMPLES).astype(int)
+    if folds is not None:
+        folds = [np.flatnonzero(np.isin(some, fold)) for fold in folds]
+    return X[some], y[some], losses[some], folds
+
+
+def _references(X, y, folds, kind):
+    """Names and losses (n,) of the models, the simplest first, for a pair (labels, quadratic)."""
+    labels, quadratic = kind
+    targets = np.eye(int(y.max()) + 1)[y] if labels else y.reshape(len(y), -1)
+    blocks = [np.arange(k, len(y), _N_FOLDS) for k in range(_N_FOLDS)] if folds is None else folds
+
+    def losses(residuals):
+        return _wrong(targets - residuals, y) if labels else np.sum(residuals**2, axis=1)
+
+    if labels:
+        yield "a linear model", logistic_errors(X, y, blocks)
+    degree_two = ("degree two", "ridge regression on terms of degree two")
+    for kernel, name in (("linear", "a linear model"), degree_two, ("Gaussian", "a kernel")):
+        if not (labels and kernel == "linear" or quadratic and kernel == "degree two"):
+            yield name, losses(kernel_residuals(X, targets, kernel, folds))
+    if len(y) >= _FEWEST_OF_TREES and targets.shape[1] <= _MOST_OUTPUTS:
+        yield "boosting of trees", _boosting_losses(X, y, blocks, labels)
+
+
+def _wrong(scores, y):
+    """1 where the largest score is not that of the class, else 0."""
+    return (np.argmax(scores, axis=1) != y).astype(float)
+
+
+def _boosting_losses(X, y, folds, labels):
+    """Losses (n,) of boosting on samples held out in turn; NaN for others.
+
+    Steps, thresholds and interactions of discrete columns are approximated better by trees than by smooth functions,
+    which neither a linear model nor a kernel reveals.
+    """
+    losses, options = np.full(len(y), np.nan), {"learning_rate": _RATE, "max_iter": _TREES, "random_state": 0}
+    for fold in folds:
+        rest = np.setdiff1d(np.arange(len(y)), fold)
+        if labels:
+            model = HistGradientBoostingClassifier(**options)
+            losses[fold] = model.fit(X[rest], y[rest]).predict(X[fold]) != y[fold]
+            continue
+        errors = np.zeros(len(fold))
+        for column in y.reshape(len(y), -1).T:
+            model = HistGradientBoostingRegressor(**options).fit(X[rest], column[rest])
+            errors += (model.predict(X[fold]) - column[fold]) ** 2
+        losses[fold] = errors
+    return losses
