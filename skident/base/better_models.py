@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning
 
-from skident.budget.constants import FEWEST_COMPARED, SCORE_ERRORS
+from skident.budget.constants import FEWEST_COMPARED, N_FOLDS, SCORE_ERRORS
 
 from .kernel_reference import is_significantly_better, kernel_residuals
 from .linear_reference import logistic_errors
@@ -18,12 +18,11 @@ __all__ = ["BetterModel", "better_model"]
 
 _MAX_SAMPLES = 1000  # that are compared (budget): five eigendecompositions of this order take a second
 _FEWEST_OF_TREES = 100  # below, none with boosting: leaves of 20 samples are a fifth of them
-_N_FOLDS = 3  # of boosting, if the fit left out single samples (budget)
 _TREES = 60  # at twice the usual rate instead of 100 (budget)
 _RATE = 0.2  # twice the usual (budget)
-_MOST_OUTPUTS = 10  # of boosting, which grows trees for each (budget)
+_OUTPUTS_OF_TREES = 10  # of boosting, which grows trees for each (budget)
 _GAIN = 0.015  # of R^2 or accuracy by which a model must be better: differences of 0.02 are to be named (tables.better)
-_MARGIN = 0.5  # standard errors of the paired difference for a warning: a false alarm costs one more fit
+_POSSIBLE_ERRORS = 0.5  # standard errors of the paired difference for a warning: a false alarm costs one more fit
 
 _CALLS = {  # for numbers and for labels
     "a linear model": ("sklearn.linear_model.RidgeCV()", "sklearn.linear_model.LogisticRegression()"),
@@ -81,7 +80,9 @@ def better_model(X, y, losses, folds=None, quadratic=False):
     found = []
     for model, errors in _references(X, y, folds, (labels, quadratic)):
         errors, score = errors / unit, 1.0 - float(np.mean(errors[held])) / unit
-        possible, clear = (is_significantly_better(losses[held], errors[held], m) for m in (_MARGIN, SCORE_ERRORS))
+        possible, clear = (
+            is_significantly_better(losses[held], errors[held], m) for m in (_POSSIBLE_ERRORS, SCORE_ERRORS)
+        )
         if score > own + _GAIN and possible:
             found.append(BetterModel(model, score, own, bool(labels), clear))
     return max(found, key=lambda one: round(one.score, 2), default=None)  # the simplest of about the same score
@@ -102,7 +103,7 @@ def _references(X, y, folds, kind):
     """Names and losses (n,) of the models, the simplest first, for a pair (labels, quadratic)."""
     labels, quadratic = kind
     targets = np.eye(int(y.max()) + 1)[y] if labels else y.reshape(len(y), -1)
-    blocks = [np.arange(k, len(y), _N_FOLDS) for k in range(_N_FOLDS)] if folds is None else folds
+    blocks = [np.arange(k, len(y), N_FOLDS) for k in range(N_FOLDS)] if folds is None else folds
 
     def losses(residuals):
         return _wrong(targets - residuals, y) if labels else np.sum(residuals**2, axis=1)
@@ -113,7 +114,7 @@ def _references(X, y, folds, kind):
     for kernel, name in (("linear", "a linear model"), degree_two, ("Gaussian", "a kernel")):
         if not (labels and kernel == "linear" or quadratic and kernel == "degree two"):
             yield name, losses(kernel_residuals(X, targets, kernel, folds))
-    if len(y) >= _FEWEST_OF_TREES and targets.shape[1] <= _MOST_OUTPUTS:
+    if len(y) >= _FEWEST_OF_TREES and targets.shape[1] <= _OUTPUTS_OF_TREES:
         yield "boosting of trees", _boosting_losses(X, y, blocks, labels)
 
 

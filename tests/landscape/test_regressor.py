@@ -193,6 +193,7 @@ def test_many_rows_choose_their_ridge_on_some():
     assert np.mean((reg.predict(X) - X[:, 0] * X[:, 1]) ** 2) < 0.02
 
 
+@pytest.mark.filterwarnings("ignore:.* better for these data")
 @pytest.mark.parametrize("target", [0, 1, 2])
 def test_a_quadratic_part_must_clearly_help(target):
     """Twenty rows: forms that fit sixteen of them by chance are far off on the other four."""

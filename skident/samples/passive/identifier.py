@@ -249,7 +249,7 @@ class PassiveNetworkIdentifier(RegressorMixin, Estimator):
                 found = units_above_noise(found, some, limits, rng)
             limits.budget.extend()
             final = final_fit(table, rows, found, limits, rng, widths_given=widths is not None)
-            self.activation_scores_ = scores
+            self.activation_, self.activation_scores_ = found.fitted.architecture.activation, scores
             self._store(table, rows, table.rows(held_out), found, final, limits)
             self.report_ = replace(self.report_, seconds=time.perf_counter() - started)
         return self
@@ -334,10 +334,8 @@ class PassiveNetworkIdentifier(RegressorMixin, Estimator):
         if final.minima and not spread.n_resampled and spread.n_undetermined < network.n_parameters:
             opened.append(_FIRST_ORDER)
         opened += _rivals(self.activation_scores_, self.network_)
-        if limits.budget.late:
-            opened.append(_STOPPED.format(self.max_seconds))
+        opened += [_STOPPED.format(self.max_seconds)] if limits.budget.late else []
         self.stderr_ = spread.stderr
-        self.activation_ = self.network_.activation
         self.layer_widths_, self.n_iter_ = self.network_.layer_widths, max(1, len(found.tried))
         self.report_ = PassiveReport(
             exact=exact,
