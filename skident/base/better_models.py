@@ -49,10 +49,11 @@ class BetterModel:
         """Give the warning for the estimator of this name."""
         measure, call = "accuracy" if self.labels else "R^2", _CALLS[self.model][int(self.labels)]
         scaled = " (with scaled columns)" if self.model == "a kernel" else ""
-        said = f"{self.model} {'is' if self.clear else 'may be'} better for these data"
+        verb = "is" if self.clear else "may be"
         warnings.warn(
-            f"{said}: {measure} on held-out samples is about {self.score:.3f}, and {self.own:.3f} for {name}. There "
-            f"may be too few samples, or the target is not of the network's class. Compare {call}.fit(X, y){scaled}.",
+            f"{self.model} {verb} better for these data: {measure} on held-out samples is about {self.score:.3f}, and "
+            f"{self.own:.3f} for {name}. There may be too few samples, or the target is not of the network's class. "
+            f"Compare {call}.fit(X, y){scaled}.",
             ConvergenceWarning,
             stacklevel=stacklevel + 1,
         )
