@@ -65,6 +65,7 @@ RELU_MISSING_UNIT = range(3_101_000, 3_102_000)  # fits that lack none, then a h
 PASSIVE_GIVEN = range(3_102_000, 3_103_000)  # twenty a row; rows at seed + 500
 EVERYDAY = range(2_200_000, 2_220_000)  # a thousand a part
 COMPARED = range(4_000_000, 4_010_000)  # a hundred a row
+WEIGHTS = range(3_110_000, 3_111_000)  # repetitions from the first, rare classes from the 500th
 RELU_FIDELITY = range(3_103_000, 3_104_000)  # signs from the first, tensors from the 500th, networks from the 800th
 HONESTY_ROWS = range(1_180_000, 1_188_000)  # samples drawn beside them: seed + 1 000 000
 

@@ -1,6 +1,7 @@
 """What the site makes of the code: everything public has a page, every message and every figure of the papers a row."""
 
 import functools
+import inspect
 import re
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 
 TOP = Path(__file__).parents[1]
 sys.path.insert(0, str(TOP / "docs"))
-from extension import api, messages, names, reproduction  # noqa: E402
+from extension import api, messages, names, reproduction, statements  # noqa: E402
 
 PUBLIC = list(api.public_objects())
 
@@ -113,7 +114,7 @@ def test_every_numbered_figure_and_table_has_a_verdict():
 def test_the_page_is_made_of_the_results():
     page = reproduction.page()
     total, *parts = reproduction.counts()
-    assert total == 35 == sum(parts) and page.count("| Figure ") + page.count("| Table ") == total
+    assert total == 35 == sum(parts) and page.count("\n| Figure ") + page.count("\n| Table ") == total
     for paper in reproduction.PAPERS.values():
         for entry in paper:
             assert not entry.script or (TOP / "benchmarks" / entry.script).is_file()
@@ -126,6 +127,43 @@ def test_what_has_not_run_is_not_made_up(tmp_path, monkeypatch):
     assert reproduction.counts()[1] == 0
     rows = [reproduction.row_of(entry) for paper in reproduction.PAPERS.values() for entry in paper if entry.ours]
     assert rows and all("not run yet" in row for row in rows)
+
+
+ALGORITHMS = {"Fiedler": 5, "Awasthi": 6, "Allen-Zhu": 1}
+ROWS = [row for rows in statements.STATEMENTS.values() for row in rows]
+
+
+def test_every_algorithm_figure_and_table_of_the_papers_has_a_row():
+    for paper, entries in reproduction.PAPERS.items():
+        name = paper.split(" (")[0]
+        found = statements.labels(statements.STATEMENTS[name])
+        n_algorithms = ALGORITHMS.get(name.split(",")[0], 0)
+        expected = {entry.label for entry in entries} | {f"Algorithm {i + 1}" for i in range(n_algorithms)}
+        kinds = ("Figure", "Table", "Algorithm")
+        assert {label for label in found if label.startswith(kinds)} == expected, name
+    assert statements.table()[2:] and "\n".join(statements.table()) in reproduction.page()
+
+
+def public_thing(name):
+    """The object of a public name "package.Name" or "package.Name.attribute"."""
+    package, name, *attribute = name.split(".")
+    assert name in api.names_of(package)
+    thing = next(thing for where, own, thing in PUBLIC if (where, own) == (package, name))
+    described = re.findall(r"^(\w[\w, ]*) : ", inspect.getdoc(thing), re.MULTILINE)
+    known = {one for names in described for one in names.split(", ")}
+    assert not attribute or hasattr(thing, attribute[0]) or attribute[0] in known
+    return thing
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.computed], ids=lambda row: row.labels)
+def test_statements_have_a_name_an_example_and_a_test(row):
+    thing = public_thing(row.name)
+    if row.example.startswith("skident."):
+        thing = public_thing(row.example.removeprefix("skident."))
+    assert api.has_example(thing) if not row.example or row.example.startswith("skident.") else True
+    assert row.example.startswith("skident.") or not row.example or (TOP / row.example).is_file()
+    path, _, function = row.test.partition("::")
+    assert f"def {function}(" in (TOP / path).read_text()
 
 
 def test_errata_name_tests_that_exist():

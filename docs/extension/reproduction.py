@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from extension import statements
+
 TOP = Path(__file__).parents[2]
 RESULTS = TOP / "benchmarks" / "results"
 NOT_RUN = "not run yet"
@@ -348,7 +350,13 @@ def page():
             continue
         lines += ["| | shows | in print | ours | status | script |", "|---|---|---|---|---|---|"]
         lines += [row_of(entry) for entry in entries] + [""]
-    return "\n".join(lines)
+    lines += [
+        "## Statements",
+        "",
+        "Algorithms, statements, figures and tables, each with what computes it and a test.",
+        "",
+    ]
+    return "\n".join([*lines, *statements.table(), ""])
 
 
 def pages():

@@ -59,50 +59,51 @@ class BetterModel:
         )
 
 
-def better_model(X, y, losses, folds=None, quadratic=False):
+def better_model(X, y, losses, folds=None, *, quadratic=False, weights=None):
     """The model that is clearly better than a fit for y on X (n, D), or None.
 
     `y` holds numbers (n,) or (n, k), or class numbers (n,) of an integer type. `losses` (n,) are those of the fit on
     samples left out: squared errors, summed over targets, or 1 for a wrong class. `folds` are the indices that were
     left out together, and NaN marks samples outside; None if each was left out alone. Differences are paired: on the
     same samples, with the others to fit. A fit that is `quadratic` itself is not compared with ridge regression on
-    terms of degree two.
+    terms of degree two. `weights` (n,) are those of the samples; `losses` are without them.
     """
     labels, n = np.issubdtype(y.dtype, np.integer), len(y)
-    X, y, losses, folds = _part(X, y, losses, folds)
-    unit = 1.0 if labels else float(np.sum(np.var(y.reshape(len(y), -1), axis=0)))
-    held = np.isfinite(losses)
+    X, y, losses, w, folds = _part((X, y, losses, np.ones(n) if weights is None else weights), folds)
+    Y, held = y.reshape(len(y), -1), np.isfinite(losses)
+    unit = 1.0 if labels else float(np.average((Y - np.average(Y, axis=0, weights=w)) ** 2, axis=0, weights=w).sum())
     if n < FEWEST_COMPARED or not unit > 0.0 or not held.any():
         return None
-    losses = losses / unit
-    own = 1.0 - float(losses[held].mean())
+    w = w / w.mean()
+    factors = w[held] / (unit * w[held].mean())  # the mean of losses times these is one minus the score
+    losses = losses[held] * factors
+    own = 1.0 - float(losses.mean())
     if not own < 1.0 - _GAIN:
         return None
     found = []
-    for model, errors in _references(X, y, folds, (labels, quadratic)):
-        errors, score = errors / unit, 1.0 - float(np.mean(errors[held])) / unit
-        possible, clear = (
-            is_significantly_better(losses[held], errors[held], m) for m in (_POSSIBLE_ERRORS, SCORE_ERRORS)
-        )
+    for model, errors in _references((X, y, w), folds, (labels, quadratic)):
+        errors = errors[held] * factors
+        score = 1.0 - float(errors.mean())
+        possible, clear = (is_significantly_better(losses, errors, m) for m in (_POSSIBLE_ERRORS, SCORE_ERRORS))
         if score > own + _GAIN and possible:
             found.append(BetterModel(model, score, own, bool(labels), clear))
     return max(found, key=lambda one: round(one.score, 2), default=None)  # the simplest of about the same score
 
 
-def _part(X, y, losses, folds):
-    """At most 1,000 samples, evenly spaced, with their folds."""
-    n = len(y)
+def _part(arrays, folds):
+    """At most 1,000 samples of each array, evenly spaced, and their folds."""
+    n = len(arrays[0])
     if n <= _MAX_SAMPLES:
-        return X, y, losses, folds
+        return *arrays, folds
     some = np.linspace(0, n - 1, _MAX_SAMPLES).astype(int)
     if folds is not None:
         folds = [np.flatnonzero(np.isin(some, fold)) for fold in folds]
-    return X[some], y[some], losses[some], folds
+    return *(array[some] for array in arrays), folds
 
 
-def _references(X, y, folds, kind):
+def _references(samples, folds, kind):
     """Names and losses (n,) of the models, the simplest first, for a pair (labels, quadratic)."""
-    labels, quadratic = kind
+    (X, y, w), (labels, quadratic) = samples, kind
     targets = np.eye(int(y.max()) + 1)[y] if labels else y.reshape(len(y), -1)
     blocks = [np.arange(k, len(y), N_FOLDS) for k in range(N_FOLDS)] if folds is None else folds
 
@@ -110,13 +111,13 @@ def _references(X, y, folds, kind):
         return _wrong(targets - residuals, y) if labels else np.sum(residuals**2, axis=1)
 
     if labels:
-        yield "a linear model", logistic_errors(X, y, blocks)
+        yield "a linear model", logistic_errors(X, y, blocks, w)
     degree_two = ("degree two", "ridge regression on terms of degree two")
     for kernel, name in (("linear", "a linear model"), degree_two, ("Gaussian", "a kernel")):
         if not (labels and kernel == "linear" or quadratic and kernel == "degree two"):
-            yield name, losses(kernel_residuals(X, targets, kernel, folds))
+            yield name, losses(kernel_residuals(X, targets, kernel, folds, w))
     if len(y) >= _FEWEST_OF_TREES and targets.shape[1] <= _OUTPUTS_OF_TREES:
-        yield "boosting of trees", _boosting_losses(X, y, blocks, labels)
+        yield "boosting of trees", _boosting_losses(samples, blocks, labels)
 
 
 def _wrong(scores, y):
@@ -124,22 +125,23 @@ def _wrong(scores, y):
     return (np.argmax(scores, axis=1) != y).astype(float)
 
 
-def _boosting_losses(X, y, folds, labels):
-    """Losses (n,) of boosting on samples held out in turn; NaN for others.
+def _boosting_losses(samples, folds, labels):
+    """Losses (n,) of boosting on samples X, y, weights held out in turn; NaN for others.
 
     Steps, thresholds and interactions of discrete columns are approximated better by trees than by smooth functions,
     which neither a linear model nor a kernel reveals.
     """
+    X, y, w = samples
     losses, options = np.full(len(y), np.nan), {"learning_rate": _RATE, "max_iter": _TREES, "random_state": 0}
     for fold in folds:
         rest = np.setdiff1d(np.arange(len(y)), fold)
         if labels:
             model = HistGradientBoostingClassifier(**options)
-            losses[fold] = model.fit(X[rest], y[rest]).predict(X[fold]) != y[fold]
+            losses[fold] = model.fit(X[rest], y[rest], w[rest]).predict(X[fold]) != y[fold]
             continue
         errors = np.zeros(len(fold))
         for column in y.reshape(len(y), -1).T:
-            model = HistGradientBoostingRegressor(**options).fit(X[rest], column[rest])
+            model = HistGradientBoostingRegressor(**options).fit(X[rest], column[rest], w[rest])
             errors += (model.predict(X[fold]) - column[fold]) ** 2
         losses[fold] = errors
     return losses

@@ -15,24 +15,29 @@ __all__ = ["linear_accuracy", "linear_r2", "logistic_errors"]
 _ALPHAS = np.logspace(-3, 3, 7)  # ridges tried, for standardized columns: from almost none to almost constant fits
 
 
-def linear_r2(X, Y, folds):
+def linear_r2(X, Y, folds, weights=None):
     """R^2 of ridge regression of Y (n, k) on X (n, D), on samples held out in turn, averaged over targets.
 
-    `folds` are the indices to hold out; the ridge is chosen on the others.
+    `folds` are the indices to hold out; the ridge is chosen on the others. `weights` (n,) are those of the samples.
     """
+    w = np.ones(len(X)) if weights is None else weights
+    center = np.average(Y, axis=0, weights=w)
     errors, spread = np.zeros(Y.shape[1]), np.zeros(Y.shape[1])
     for fold in folds:
         rest = np.setdiff1d(np.arange(len(X)), fold)
-        model = make_pipeline(StandardScaler(), RidgeCV(_ALPHAS)).fit(X[rest], Y[rest])
-        errors += np.sum((Y[fold] - model.predict(X[fold]).reshape(len(fold), -1)) ** 2, axis=0)
-        spread += np.sum((Y[fold] - Y.mean(axis=0)) ** 2, axis=0)
+        model = _fitted(RidgeCV(_ALPHAS), X[rest], Y[rest], w[rest])
+        errors += w[fold] @ (Y[fold] - model.predict(X[fold]).reshape(len(fold), -1)) ** 2
+        spread += w[fold] @ (Y[fold] - center) ** 2
     varies = spread > 0
     return float(np.mean(1.0 - errors[varies] / spread[varies])) if varies.any() else 0.0
 
 
-def logistic_errors(X, labels, folds):
-    """Wrong classes (n,) of X (n, D) by logistic regression, as 1, on samples held out in turn; NaN outside folds."""
-    wrong = np.full(len(labels), np.nan)
+def logistic_errors(X, labels, folds, weights=None):
+    """Wrong classes (n,) of X (n, D) by logistic regression, as 1, on samples held out in turn; NaN outside folds.
+
+    `weights` (n,) are those of the samples.
+    """
+    wrong, w = np.full(len(labels), np.nan), np.ones(len(X)) if weights is None else weights
     for fold in folds:
         rest = np.setdiff1d(np.arange(len(X)), fold)
         if len(np.unique(labels[rest])) == 1:
@@ -40,11 +45,19 @@ def logistic_errors(X, labels, folds):
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200)).fit(X[rest], labels[rest])
+            model = _fitted(LogisticRegression(max_iter=200), X[rest], labels[rest], w[rest])
         wrong[fold] = model.predict(X[fold]) != labels[fold]
     return wrong
 
 
-def linear_accuracy(X, labels, folds):
+def linear_accuracy(X, labels, folds, weights=None):
     """Accuracy of logistic regression of labels (n,) on X (n, D), on samples held out in turn (`folds` of indices)."""
-    return float(1.0 - np.nanmean(logistic_errors(X, labels, folds)))
+    wrong = logistic_errors(X, labels, folds, weights)
+    held = np.isfinite(wrong)
+    return 1.0 - float(np.average(wrong[held], weights=None if weights is None else weights[held]))
+
+
+def _fitted(model, X, y, weights):
+    """A model of standardized columns, fitted to weighted samples."""
+    names = [f"{type(step).__name__.lower()}__sample_weight" for step in (StandardScaler(), model)]
+    return make_pipeline(StandardScaler(), model).fit(X, y, **dict.fromkeys(names, weights))

@@ -18,6 +18,7 @@ from skident.network import ACTIVATIONS
 __all__ = [
     "ACTIVATION_CHOICES",
     "AT_LEAST_ONE",
+    "CLASS_WEIGHT",
     "Interval",
     "POSITIVE",
     "StrOptions",
@@ -31,6 +32,7 @@ __all__ = [
 
 ACTIVATION_CHOICES = StrOptions({*ACTIVATIONS, "logistic"})
 POSITIVE = Interval(Real, 0, None, closed="neither")
+CLASS_WEIGHT = [dict, StrOptions({"balanced"}), None]
 AT_LEAST_ONE = Interval(Integral, 1, None, closed="left")
 _MAX_MAGNITUDE = 1e100  # of entries of X and y: their squares, 1e200, times numbers of samples do not overflow
 

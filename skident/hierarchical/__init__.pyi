@@ -94,14 +94,17 @@ class HierarchicalQuadraticNet(RegressorMixin, TransformerMixin, BaseEstimator):
     ) -> None: ...
     def feature_gradients(self, X: ArrayLike, layer: int) -> Array:
         """Gradients of the hidden features with respect to the standardized inputs."""
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = ...) -> Self:
         """Fit the network."""
-    def fit_layers(self, X: Any, y: Any, *, depth: int, fixed: Any = ..., start: Any = ...) -> Self:
+    def fit_layers(
+        self, X: Any, y: Any, *, depth: int, fixed: Any = ..., start: Any = ..., sample_weight: ArrayLike | None = ...
+    ) -> Self:
         """Fit only the layers ``2, ..., depth``, optionally initialized by another fit or held fixed."""
     def get_feature_names_out(self, input_features: Any = ...) -> Any:
         """Names ``layer<l>_<i>`` of the columns of `transform`, layer by layer."""
     def predict(self, X: ArrayLike) -> Array:
         """Predicted targets."""
+    set_fit_request: Any
     set_score_request: Any
     set_transform_request: Any
     def transform(self, X: ArrayLike, layer: int | None = ...) -> Array:
@@ -112,6 +115,7 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, TransformerMixin, Base
 
     widths: Sequence[int]
     loss: Literal["cross_entropy", "theorem4"]
+    class_weight: dict[Any, Any] | Literal["balanced"] | None
     offset_column: int | None
     solver: Literal["auto", "sgd", "adam", "lbfgs", "algorithm1"]
     readout: Literal["auto", "sum", "linear"]
@@ -148,14 +152,17 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, TransformerMixin, Base
         dtype: Any = ...,
         random_state: Any = ...,
         verbose: Any = ...,
+        class_weight: dict[Any, Any] | Literal["balanced"] | None = ...,
     ) -> None: ...
     def decision_function(self, X: ArrayLike) -> Array:
         """Logits ``F(x)``; with two classes, the logit of the second class minus that of the first."""
     def feature_gradients(self, X: ArrayLike, layer: int) -> Array:
         """Gradients of the hidden features with respect to the standardized inputs."""
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = ...) -> Self:
         """Fit the network."""
-    def fit_layers(self, X: Any, y: Any, *, depth: int, fixed: Any = ..., start: Any = ...) -> Self:
+    def fit_layers(
+        self, X: Any, y: Any, *, depth: int, fixed: Any = ..., start: Any = ..., sample_weight: ArrayLike | None = ...
+    ) -> Self:
         """Fit only the layers ``2, ..., depth``, optionally initialized by another fit or held fixed."""
     def get_feature_names_out(self, input_features: Any = ...) -> Any:
         """Names ``layer<l>_<i>`` of the columns of `transform`, layer by layer."""
@@ -163,6 +170,7 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, TransformerMixin, Base
         """Most probable class."""
     def predict_proba(self, X: ArrayLike) -> Array:
         """Class probabilities."""
+    set_fit_request: Any
     set_score_request: Any
     set_transform_request: Any
     def transform(self, X: ArrayLike, layer: int | None = ...) -> Array:

@@ -25,6 +25,10 @@ _MAX_SHARPNESS = 16.0  # v of Theorem 4, from 1 by factors of 4; as for L-BFGS
 _SHARPER = 4.0  # factor of v
 _INITIAL_SIZE = 0.1  # of W_l, times 1 / sqrt(inputs): small, so that a new layer hardly changes the outputs
 _ZERO_ERROR = 1e-12  # target error at which halving ends
+_LEFT_BY_ONE_SIGN = (
+    1e-3  # objective relative to that of zero outputs: ten times what Algorithm 1 leaves of planted targets
+)
+_SIGNED_GAIN = 0.5  # ratio of objectives below which a signed sum is preferred
 
 
 def run_algorithm1(problem, options, training, callbacks=None):
@@ -35,26 +39,30 @@ def run_algorithm1(problem, options, training, callbacks=None):
     error epsilon_0 halves, with lambda_6 quartered, whenever the objective falls below ``epsilon_0^2 / 4``. A stall
     with nothing left to open or distill halves the learning rate; for Theorem 4 it first multiplies v by four, up to
     16.
+
+    A second run, with half of the units subtracted (footnote 7), follows if the first one does not explain y. It must
+    have half its objective, since it would fit noise more closely.
     """
-    run = _Run(problem, options, training)
-    run.advance()
-    while run.goes_on:
-        run.train(problem.seed(), callbacks)
-    return run.result()
+    first = _Run(problem, options, training).finished(callbacks)
+    if not first.objective > _LEFT_BY_ONE_SIGN * first.zero_objective:
+        return first.result()
+    second = _Run(problem, options, training, signed=True).finished(callbacks)
+    return (second if second.objective < _SIGNED_GAIN * first.objective else first).result()
 
 
 class _Run:
     """State of one run of Algorithm 1, updated after every epoch."""
 
-    def __init__(self, problem, options, training):
-        self.options, self.training = options, training
-        self.y, squares = problem.y, problem.x0 is None
+    def __init__(self, problem, options, training, signed=False):
+        self.problem, self.options, self.training = problem, options, training
+        self.squares = squares = problem.x0 is None
+        self.y, criterion = problem.with_targets(PenalizedSquares if squares else PenalizedLogistic)
+        self.make_criterion, self.criterion = criterion, criterion()
         self.x = problem.x if squares else torch.cat([problem.x0, problem.x], dim=1)
-        self.net = _new_net(problem, options)
+        self.net = _new_net(problem, options, signed)
         self.module = self.net if squares else SharpenedNet(self.net)
-        self.criterion = PenalizedSquares() if squares else PenalizedLogistic()
         self.rules = layer_rules(problem.architecture.alphas, problem.x.shape[1], options)
-        self.objective = float((problem.y**2).mean()) if squares else math.log(2.0)
+        self.zero_objective = self.objective = float(problem.mean(problem.y**2)) if squares else math.log(2.0)
         self.target = 2.0 * math.sqrt(self.objective) if squares else 2.0 * self.objective  # epsilon_0
         self.rate, self.lowest, self.quiet, self.epoch = training.lr, math.inf, 0, 0
         self.history, self.stages, self.spectrum = [], [], {}
@@ -75,14 +83,21 @@ class _Run:
         open_end = self.target > self.options.epsilon and math.isfinite(self.objective)
         return self.epochs_left > 0 and open_end and not slowest and not self.polished
 
+    def finished(self, callbacks):
+        """This run, trained to its end."""
+        self.advance()
+        while self.goes_on:
+            self.train(self.problem.seed(), callbacks)
+        return self
+
     def train(self, seed, callbacks):
         """Train until `end_epoch` requests a change of parameters or learning rate."""
         polishing = self.polishing
         self.skorch_net = fit_module(
             self.module,
-            self.x.cpu().numpy(),
-            self.y.cpu().numpy(),
-            type(self.criterion),
+            self.x,
+            self.y,
+            self.make_criterion,
             dataclasses.replace(self.training, seed=seed, **self.own_training()),
             callbacks=callbacks,
             epoch_end=lambda _: self.end_epoch(),
@@ -118,8 +133,7 @@ class _Run:
 
     def halve(self):
         """Line 18: halve epsilon_0 below ``epsilon_0^2 / 4`` (cross-entropy: below ``epsilon_0 / 2``)."""
-        squares = isinstance(self.criterion, PenalizedSquares)
-        while self.objective < (self.target**2 / 4 if squares else self.target / 2) and self.target > _ZERO_ERROR:
+        while self.objective < (self.target**2 / 4 if self.squares else self.target / 2) and self.target > _ZERO_ERROR:
             self.target /= 2
             self.net.weights6 = [value / 4 for value in self.net.weights6]
             self.note("target error halved", target=self.target)
@@ -162,9 +176,11 @@ class _Run:
 
     def _set_distilled(self, layer):
         """Initialize K_l from the leading singular vectors of W_l."""
-        W = self.net.W[layer - 2].detach()
-        K, self.spectrum[layer] = initial_distill(W, self.net.previous(layer), self.options.kappa)
-        self.net.distill(layer, K)
+        M, options = self.net.form(layer).detach(), self.options
+        width = None if options.determine_widths else self.problem.architecture.widths[layer - 2]
+        K, signs, spectrum = initial_distill(M, self.net.sizes(layer)[-1], width=width, kappa=options.kappa)
+        self.spectrum[layer] = spectrum[: self.net.n_units]
+        self.net.distill(layer, K, signs)
 
     def slow_down(self):
         """At a stall with nothing left to open: increase v or halve the rate; whether either was done."""
@@ -205,13 +221,14 @@ class _Run:
         )
 
 
-def _new_net(problem, options):
+def _new_net(problem, options, signed):
     """The learner before any layer is opened."""
     net = DistilledQuadraticNet(
         problem.x.shape[1],
         problem.architecture.connections,
         alphas=problem.architecture.alphas,
         n_units=options.n_units,
+        signed=signed,
         truncation=options.truncation,
         moments=problem.moments,
         dtype=problem.x.dtype,

@@ -56,7 +56,7 @@ def fit_automatic_widths(problem, options):
     """
     scaling = robust_scaling(problem.y)
     y = scaling.standardized(problem.y)
-    robust = WeightedSamples(problem.x, y, (1.0 + y.abs() / 2.0) ** -1.5)
+    robust = problem.samples(y, (1.0 + y.abs() / 2.0) ** -1.5)
     grown = dataclasses.replace(problem, architecture=problem.architecture.up_to(_GROWN_DEPTH))
     part, module = grown_layers(grown, options, robust)
     exact = _exact(part, module, options, robust) or _deep(problem, options)
@@ -68,8 +68,8 @@ def fit_automatic_widths(problem, options):
     exact = posterior.exact(problem, options, robust)
     if exact is not None:
         return exact
-    kernel = KernelRidgePart(problem.x.cpu(), problem.y.cpu())
-    weights, squares = posterior.stacked(problem, scaling, kernel)
+    kernel = KernelRidgePart(problem.samples().cpu())
+    weights, error, squares = posterior.stacked(problem, scaling, kernel)
     module, history = posterior.counted(problem, options)
     mean = MiddleOfNetworks(posterior.net, posterior.params.reshape(-1, posterior.net.size), scaling)
     return Fit(
@@ -78,7 +78,7 @@ def fit_automatic_widths(problem, options):
         history[-1:],
         history,
         loss=history[-1],
-        error=float(squares.sum() / ((problem.y - problem.y.mean()) ** 2).sum()),
+        error=error,
         squares=squares,
         l2=float("nan"),
         margin=_MARGIN,
@@ -156,10 +156,11 @@ class _Posterior:
     @classmethod
     def sampled(cls, problem, scaling):
         """Run all chains together."""
-        x, y = problem.x.cpu(), scaling.standardized(problem.y).cpu()
+        samples = problem.samples(scaling.standardized(problem.y)).cpu()
+        x, y = samples.x, samples.y
         n_chains, n_iter = (int(np.clip(most * _MANY / len(x), least, most)) for least, most in (_CHAINS, _ITERATIONS))
         modules = [problem.build("sum").cpu() for _ in range(n_chains)]
-        net, used = ArrayNetworks(modules[0], x), np.ones((n_chains, len(x)))
+        net, used = ArrayNetworks(modules[0], x), np.tile(samples.factors.numpy().T ** 2, (n_chains, 1))
         folds = np.array_split(np.arange(len(x)), n_chains)
         for row, fold in zip(used, folds):
             row[fold] = 0.0
@@ -167,7 +168,7 @@ class _Posterior:
         starts[:, net.places["offset", 0]] = 0.0
         chains = PosteriorChains(net, y[:, 0].numpy(), used, starts, np.random.RandomState(problem.seed()))
         params = chains.run(n_iter)
-        return cls(net, modules[0], WeightedSamples(x, y), params, chains.noise, folds)
+        return cls(net, modules[0], samples, params, chains.noise, folds)
 
     def exact(self, problem, options, samples):
         """The exact fit that the units of a chain lead to, or None."""
@@ -183,7 +184,7 @@ class _Posterior:
         return None
 
     def stacked(self, problem, scaling, kernel):
-        """Weights of posterior mean and kernel ridge regression, and their squared errors (n,) on held-out samples."""
+        """Weights of posterior mean and kernel ridge regression, their held-out error, and its squares (n,)."""
         x, y = problem.x.cpu(), problem.y.cpu()[:, 0].numpy()
         predictions = np.empty((len(x), 2))
         for k, fold in enumerate(self.folds):
@@ -193,15 +194,15 @@ class _Posterior:
         m = len(kernel.left_out)
         predictions[:m, 1] = y[:m] - kernel.left_out
         predictions[m:, 1] = kernel(x[m:])[:, 0].numpy() if m < len(x) else []
-        weights = stacking_weights(predictions, y)[0]
-        return weights, (predictions @ weights - y) ** 2
+        weights, error = stacking_weights(predictions, y, problem.sample_weights)
+        return weights, error, (predictions @ weights - y) ** 2
 
     def counted(self, problem, options):
         """The network of the units that the posterior supports, with its losses."""
         k = int(np.argmin(self.noise))
         _, module = self._supported(problem, k)
         set_trainable(module)
-        variance = float(((self.samples.y - self.samples.y.mean()) ** 2).sum())
+        variance = _sum_of_squares(self.samples)
         penalties = unit_penalties(module, self.noise[k])
         result = options.minimize(module, self.samples, l2=penalties, max_iter=options.n_steps(_STEPS_OF_COUNTED))
         with torch.no_grad():

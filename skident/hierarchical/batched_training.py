@@ -72,12 +72,13 @@ def _trained(problem, trials, training):
     starts = [start for start in range(0, n, size) if n - start > 1]  # batch norm refuses single samples
     total, losses = training.max_epochs * len(starts), []
     for step in range(total):
-        batch, start = step % len(starts), starts[step % len(starts)]
-        if batch == 0:
+        start = starts[step % len(starts)]
+        if start == 0:
             order = torch.rand(rest.shape, generator=nets.generator).argsort(1).to(rest.device)
             shuffled = rest.gather(1, order)
         rows = shuffled[:, start : start + size]
-        loss = nets.step(problem.x[rows], problem.y[rows], *_rate_and_momentum(step, total, training.lr))
+        batch = (problem.x[rows], problem.y[rows], None if problem.weights is None else problem.weights[rows, 0])
+        loss = nets.step(*batch, *_rate_and_momentum(step, total, training.lr))
         losses.append(loss * (rows.shape[1] / n))
     return nets, torch.stack(losses).reshape(training.max_epochs, len(starts), -1).sum(1)
 
@@ -122,14 +123,15 @@ class _Networks:
             views[name], start = part.detach().requires_grad_(), start + p.numel()
         return views
 
-    def step(self, x, labels, rate, momentum):
-        """One step of all networks on batches (K, n, d) with labels (K, n); their mean losses before it, (K,)."""
+    def step(self, x, labels, weights, rate, momentum):
+        """One step of all networks on batches (K, n, d) with labels and weights (K, n); their mean losses, (K,)."""
         if self.noisy:  # drawn in float32, which takes a tenth of the time
             x = x + self.noise * torch.randn(x.shape, generator=self.generator).to(x)
         logits = self._logits(x, self._normalized_by_batch)
         K, n, o = logits.shape
         losses = functional.cross_entropy(logits.reshape(K * n, o), labels.reshape(-1), reduction="none")
-        losses, params = losses.reshape(K, n).mean(dim=1), list(self.params.values())
+        losses = losses.reshape(K, n) if weights is None else weights * losses.reshape(K, n)
+        losses, params = losses.mean(dim=1), list(self.params.values())
         gradients = torch.autograd.grad(losses.sum(), params)
         with torch.no_grad():
             gradient = torch.cat([g.reshape(K, -1) for g in gradients], dim=1)

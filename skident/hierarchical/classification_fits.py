@@ -13,7 +13,7 @@ from skident.optim import best_of
 from .modules import ScaledLogits
 from .problem import Attempt, Fit
 from .solvers import fit_lbfgs, set_trainable
-from .sum_fits import repeated_minimum
+from .sum_fits import regressed_signs, repeated_minimum
 
 __all__ = ["fit_cross_entropy", "fit_theorem4"]
 
@@ -42,7 +42,8 @@ def _cross_entropy_attempt(problem, options, l2):
     set_trainable(module, fixed=problem.fixed)
 
     def loss():
-        return torch.nn.functional.cross_entropy(module(problem.x), problem.y)
+        losses = torch.nn.functional.cross_entropy(module(problem.x), problem.y, reduction="none")
+        return problem.mean(losses[:, None]).sum()
 
     result = fit_lbfgs(module, loss, l2=l2, max_iter=options.max_iter or _STEPS, tol=_GRADIENT_TOL)
     return Attempt(module, initial, result.cost, result.history, result.status != "max_iter")
@@ -61,16 +62,18 @@ def fit_theorem4(problem, options, l2="auto"):
 
 
 def _theorem4_attempts(problem, options, l2):
-    """One attempt per start, each with increasing v."""
+    """One attempt per start, each with increasing v; the second one with the signs of a regression on y."""
     with_offset = problem.x0 is not None
     x = torch.cat([problem.x0, problem.x], dim=1) if with_offset else problem.x
     for k in range(min(_MAX_STARTS_OF_THEOREM4, options.n_starts)):
         net = problem.build("sum", direct=not with_offset)
+        if k == 1 and problem.start is None:
+            net.all_signs.copy_(regressed_signs(problem))
         initial, history = copy.deepcopy(net), []
         logits = ScaledLogits(net, with_offset).to(x.device)
 
         def loss(logits=logits):
-            return torch.nn.functional.softplus(-problem.y * logits(x)).mean()
+            return problem.mean(torch.nn.functional.softplus(-problem.y * logits(x))).sum()
 
         for sharpness in _SHARPNESS:
             logits.sharpness = sharpness

@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from skident.base.checked_data import checked_data
 from skident.base.column_scales import scales_for_classes
-from skident.base.parameters import Interval, StrOptions
+from skident.base.parameters import CLASS_WEIGHT, Interval, StrOptions
 
 from .architecture import warn_if_too_few
 from .classification_fits import fit_cross_entropy, fit_theorem4
@@ -45,6 +45,9 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
     widths : sequence of int, default=(32, 16)
         ``(k_2, ..., k_L)``.
     loss : {"cross_entropy", "theorem4"}, default="cross_entropy"
+    class_weight : dict, "balanced" or None, default=None
+        Factors of the sample weights by label; ``balanced`` gives all classes the same total weight. Set it if rare
+        classes matter as much as frequent ones.
     offset_column : int, default=None
         For ``loss="theorem4"``: the column of X that is x_0, used unscaled. None learns a direct part ``D [x, x^2]``
         instead of x_0.
@@ -112,6 +115,7 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
         "offset_column": [Interval(Integral, 0, None, closed="left"), None],
         "solver": [StrOptions({"auto", "lbfgs", "adam", "sgd", "algorithm1"})],
         "input_noise": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
+        "class_weight": CLASS_WEIGHT,
     }
 
     def __init__(
@@ -139,6 +143,7 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
         dtype="float64",
         random_state=None,
         verbose=0,
+        class_weight=None,
     ):
         self.widths = widths
         self.connections = connections
@@ -162,8 +167,9 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
         self.dtype = dtype
         self.random_state = random_state
         self.verbose = verbose
+        self.class_weight = class_weight
 
-    def fit(self, X, y):
+    def fit(self, X, y, sample_weight=None):
         """Fit the network.
 
         Parameters
@@ -172,6 +178,8 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
             At least two features.
         y : array-like of shape (n_samples,)
             Labels of two or more classes.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Nonnegative; integer weights count as repetitions.
 
         Returns
         -------
@@ -189,7 +197,7 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
             If L-BFGS reached `max_iter`; for Theorem 4, if there are fewer samples than weights; if a linear model, a
             kernel or boosting is better on the held-out samples that selected the noise, by more than 0.015.
         """
-        return self._fit(X, y, LayerPlan())
+        return self._fit(X, y, sample_weight, LayerPlan())
 
     def _validated(self, X, y):
         """X in float64, and y if it has labels."""
@@ -198,7 +206,7 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
         check_classification_targets(y)
         return X, y
 
-    def _method_and_problem(self, X, y, plan):
+    def _method_and_problem(self, X, y, weights, plan):
         """The method and the problem: standardized inputs, classes encoded for the loss."""
         self.classes_, targets = self._encoded(y)
         method, column = self._method(), self._checked_offset_column(X)
@@ -206,7 +214,7 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
         architecture = self._architecture(X.shape[1] - (column is not None), n_outputs, plan.depth)
         if self.loss == "theorem4":
             warn_if_too_few(len(X), architecture.n_weights, type(self).__name__)
-        return method, self._problem(X, targets, TargetScaling(), architecture, method, plan, column)
+        return method, self._problem((X, targets, weights), TargetScaling(), architecture, method, plan, column)
 
     def _encoded(self, y):
         """Classes and targets: class numbers (n,), or -1 and 1 in a column (n, 1) for Theorem 4."""
@@ -260,10 +268,10 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
         fit = fit_theorem4 if self.loss == "theorem4" else fit_cross_entropy
         return partial(fit, options=self._solver_options(method.solver), l2=self.l2)
 
-    def _scaling_of(self, X, targets, offset_column, method):
+    def _scaling_of(self, samples, offset_column, method):
         """Input scaling; for SGD and Adam with lower bounds on the scales if these help a kernel classifier."""
-        units = super()._scaling_of(X, targets, offset_column, method)
-        return dataclasses.replace(units, scale=scales_for_classes(X, targets)) if method.clips else units
+        units = super()._scaling_of(samples, offset_column, method)
+        return dataclasses.replace(units, scale=scales_for_classes(*samples)) if method.clips else units
 
     def _store(self, fit, problem):
         """Fitted attributes, and the scores on held-out samples."""

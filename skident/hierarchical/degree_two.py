@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from skident.budget.constants import LARGEST_ORDER, MIN_GAP
+from skident.budget.constants import LARGEST_ORDER
+from skident.linalg.kernel_ridge import ridge_path
 
-__all__ = ["LEAST_EIGENVALUE", "start_from_degree_two"]
+__all__ = ["signed_root", "start_from_degree_two"]
 
-_RIDGES = np.logspace(-10, 2, 25)  # relative to the largest eigenvalue of the kernel, half decades from rounding on
-LEAST_EIGENVALUE = 1e-3  # relative to the largest: units with zero weights would have zero gradient and stay there
+_RIDGES = np.logspace(-10, 2, 25)  # relative to the trace of the kernel, half decades from rounding on
+_LEAST_EIGENVALUE = 1e-3  # relative to the largest: units with zero weights would have zero gradient and stay there
+_SMALL_EIGENVALUE = 1e-2  # relative to the largest: a negative one below it is the regression's error
 
 
 def _ridge(x, y, w):
@@ -18,18 +20,31 @@ def _ridge(x, y, w):
 
     The residuals have factors w (n,).
     """
-    kernel, y = w[:, None] * w * (1.0 + x @ x.T / x.shape[1]) ** 2, w * y
-    values, U = np.linalg.eigh(kernel)
-    kept = values > np.finfo(float).eps * len(x) * values[-1]
-    values, U = values[kept], U[:, kept]
-    left = U.T @ y
-    best, coefs = None, None
-    for ridge in _RIDGES * values[-1]:
-        shrunk = values / (values + ridge)
-        residual = (y - U @ (shrunk * left)) / np.maximum(1.0 - (U * U) @ shrunk, MIN_GAP)
-        if best is None or residual @ residual < best @ best:
-            best, coefs = residual, w * (U @ (left / (values + ridge)))
-    return coefs, best
+    kernel = (1.0 + x @ x.T / x.shape[1]) ** 2
+    residuals, dual = ridge_path(kernel, y[:, None], _RIDGES * (w * w @ np.diag(kernel)), roots=w)
+    best = np.argmin(np.sum(residuals**2, axis=(1, 2)))
+    return dual[best, :, 0], residuals[best, :, 0]
+
+
+def signed_root(M, k, n_last, signed=True):
+    """W (<= k, q) and signs s with ``W^T diag(s) W`` near M (q, q), and the eigenvalues by size.
+
+    From the block without the last inputs, whose eigenvalues give the signs; W and s are None if it is zero. Of the
+    positive eigenvalues only, unless `signed`.
+    """
+    q = len(M)
+    known = q - n_last if q - n_last >= k else q
+    values, vectors = torch.linalg.eigh(M[:known, :known])
+    order = (values.abs() if signed else values).argsort(descending=True)
+    values, vectors = values[order], vectors[:, order]
+    largest = float(values[0].abs() if signed else values[0])
+    if not largest > 0.0:
+        return None, None, values
+    kept = min(k, known)
+    negative = values[:kept] < -_SMALL_EIGENVALUE * largest
+    signs = torch.where(negative & signed, -1.0, 1.0).to(M.dtype)
+    sizes, V = (signs * values[:kept]).clamp(min=_LEAST_EIGENVALUE * largest).sqrt(), vectors[:, :kept]
+    return torch.cat([V * sizes, signs * (M[:known, known:].T @ (V / sizes))]).T, signs, values
 
 
 @torch.no_grad()
@@ -44,9 +59,9 @@ def start_from_degree_two(module, samples):
     h = module.gather(module.start(part.x), 2).cpu().numpy()
     fits = [(z, *_ridge(z, y - y.mean(), w)) for z in (h[:, :d], h)]
     z, coefs, _ = min(fits, key=lambda fit: fit[2] @ fit[2])
-    values, vectors = np.linalg.eigh((z.T * coefs) @ z / z.shape[1] ** 2 / float(module.alphas[0]))
-    order = np.argsort(-np.abs(values))[: len(layer)]
-    sizes = np.sqrt(np.maximum(np.abs(values[order]), LEAST_EIGENVALUE * np.abs(values[order[0]])))
+    M = torch.as_tensor((z.T * coefs) @ z / z.shape[1] ** 2).to(layer) / module.alphas[0]
+    W, signs, _ = signed_root(M, len(layer), 0)
     layer.zero_()
-    layer[: len(order), : z.shape[1]] = torch.as_tensor((vectors[:, order] * sizes).T)
-    module.signs[0][: len(order)] = torch.as_tensor(np.where(values[order] < 0.0, -1.0, 1.0))
+    if W is not None:
+        layer[: len(W), : W.shape[1]] = W
+        module.signs[0][: len(W)] = signs

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from .degree_two import signed_root
+
 __all__ = ["Algorithm1Options", "LayerRule", "check_options", "initial_distill", "layer_rules"]
 
 
@@ -20,6 +22,7 @@ class Algorithm1Options:
     epsilon: float = 1e-3  # target error: stop at an objective, relative to y's variance, of epsilon^2 / 4
     # condition number of the target; singular values above 1 / (10 kappa^2) of the largest count for k_l
     kappa: float = 1.0
+    determine_widths: bool = False  # whether line 21 determines the k_l; else they are the given widths
     gap: float = 0.01  # factor of the thresholds of eq. (4.1), which assume that d^(1 / C^l) is large
     exponent: float = 2.0  # C of eq. (4.1)
     distillation: float = 1.0  # factor of lambda_3, lambda_4, lambda_5 of eq. (4.1)
@@ -49,7 +52,7 @@ def check_options(options):
         if name == "optimizer":
             valid = value in ("adam", "sgd")
         else:
-            zero = name in ("noise", "distillation", "polish")
+            zero = name in ("noise", "distillation", "polish", "determine_widths")
             valid = isinstance(value, (int, float)) and (value >= 0 if zero else value > 0)
         if not valid:
             raise ValueError(f"algorithm1_options: {name}={value!r} is out of range; see Algorithm1Options.")
@@ -74,23 +77,23 @@ def layer_rules(alphas, d, options):
     return result
 
 
-def initial_distill(W, previous, kappa):
-    """INITIAL-DISTILL, lines 21 to 23: K_l (k, q) from the singular vectors of ``W_{l,<}^T W_{l,l-1}``, W (m, q).
+def initial_distill(M, n_last, *, width=None, kappa=1.0):
+    """INITIAL-DISTILL, lines 21 to 23: ``K_l`` (k, q) and signs (k,) from ``M = W_l^T diag(p) W_l``, (q, q).
 
-    Also returns the singular values, descending. `previous` (q,) marks the inputs from layer l - 1; if there are no
-    others, the spectrum is that of ``W^T W``. Line 21 counts singular values above ``1 / (10 kappa^2)``, which assumes
-    a tiny alpha_{l+1}. For practical alphas the layers above leave a tail near this threshold; k is therefore the
-    largest spectral gap among the values counted.
+    Also returns the singular values of ``M_{<,l-1}``, descending; the last `n_last` inputs are those from layer l - 1.
+    If there are no others, the spectrum is that of M. k is `width` if given. Line 21 counts singular values above ``1 /
+    (10 kappa^2)``, which assumes a tiny alpha_{l+1}. For practical alphas the layers above leave a tail near this
+    threshold; k is therefore the largest spectral gap among the values counted.
+
+    Lines 22 and 23 take ``K_<`` and ``K_{l-1}`` from the singular vectors, with ``K_<^T K_{l-1} = M_{<,l-1}``. So do
+    ``T^T K_<`` and ``T^-1 K_{l-1}`` for any T. Here T is such that ``K_<^T diag(s) K_<`` is M's block on the singular
+    vectors U, too, of whose eigenvalues s are the signs.
     """
-    rest = ~previous
-    cross = W[:, rest].T @ W[:, previous] if bool(rest.any()) else W.T @ W
-    U, s, Vt = torch.linalg.svd(cross, full_matrices=False)
-    count = int((s >= s[0] / (10 * kappa**2)).sum())
-    following = torch.cat([s[1:], s.new_zeros(1)])[:count].clamp(min=1e-12 * float(s[0]) + 1e-300)
-    k = 1 + int(torch.argmax(s[:count] / following))
-    root = s[:k].sqrt()[:, None]
-    K = torch.zeros(k, W.shape[1], dtype=W.dtype, device=W.device)
-    if bool(rest.any()):
-        K[:, rest] = root * U[:, :k].T
-    K[:, previous] = root * Vt[:k]
-    return K, s[: len(W)].cpu().numpy().astype(np.float64)
+    known = len(M) - n_last or n_last
+    U, spectrum, _ = torch.linalg.svd(M[:known, known:] if known < len(M) else M, full_matrices=False)
+    count = int((spectrum >= spectrum[0] / (10 * kappa**2)).sum())
+    following = torch.cat([spectrum[1:], spectrum.new_zeros(1)])[:count].clamp(min=1e-12 * float(spectrum[0]) + 1e-300)
+    U = U[:, : width or 1 + int(torch.argmax(spectrum[:count] / following))]
+    turn = torch.block_diag(U, torch.eye(len(M) - known, dtype=M.dtype, device=M.device))  # (q, k + n_last)
+    K, signs, _ = signed_root(turn.T @ M @ turn, U.shape[1], len(M) - known)
+    return K @ turn.T, signs, spectrum.cpu().numpy().astype(np.float64)

@@ -16,8 +16,9 @@ class DistilledQuadraticNet(LayerInputs):
     """The re-parameterized learner of eqs. (2.1) and (2.2): wide W_l for training, small K_l that distill them.
 
     ``S_l = sum_{j >= 2} K_{l,j} s(R_j S_j) + sum_{j < 2} K_{l,j} S_j`` with k_l units and ``F(x) = c + sum_l alpha_l
-    Sum(sigma(W_l [s(R_j S_j), S_0, S_1]))`` with m = `n_units` units per layer; s is the truncated square with bound B'
-    = `truncation`, the R_l of shape ``(k_l (k_l + 1) / 2, k_l)`` stay as drawn. Layers are added one by one
+    sum_i p_i sigma(W_l [s(R_j S_j), S_0, S_1])_i`` with m = `n_units` units per layer and p = 1 or, if `signed`, +1 and
+    -1 in turn (footnote 7); s is the truncated square with bound B' = `truncation`, the R_l of shape ``(k_l (k_l + 1) /
+    2, k_l)`` stay as drawn. Layers are added one by one
     (`open_layer`) and get their K_l later (`distill`), since k_l is unknown before. Other parameters as for
     `QuadraticDenseNet`; `connections` of all L - 1 layers, whether open or not. Cost of a pass over n samples: ``O(n m
     sum_l q_l)`` with q_l inputs of layer l; of the regularizers ``O(m q_l^2)``.
@@ -32,6 +33,7 @@ class DistilledQuadraticNet(LayerInputs):
         *,
         alphas,
         n_units=30,
+        signed=False,
         truncation=math.inf,
         moments=None,
         dtype=torch.float64,
@@ -40,7 +42,8 @@ class DistilledQuadraticNet(LayerInputs):
         super().__init__(n_features, connections, moments, dtype)
         self.n_units, self.widths, self.dtype, self.generator = n_units, [], dtype, generator
         self.register_buffer("alphas", torch.as_tensor(alphas, dtype=dtype))
-        self.W, self.K = nn.ParameterList(), nn.ParameterList()
+        self.register_buffer("wide_signs", (1.0 - 2.0 * signed * (torch.arange(n_units) % 2)).to(dtype))
+        self.W, self.K, self.signs = nn.ParameterList(), nn.ParameterList(), []
         self.truncated, self.square = TruncatedSquare(truncation), TruncatedSquare()
         self.offset = nn.Parameter(torch.zeros(1, dtype=dtype))
         L = len(self.connections)
@@ -63,8 +66,8 @@ class DistilledQuadraticNet(LayerInputs):
         self.W.append(nn.Parameter(W.to(self.offset.device)))
         return layer
 
-    def distill(self, layer, K):
-        """Set ``K_l`` (k_l, q_l) of the next layer, and draw R_l with rows of norm one."""
+    def distill(self, layer, K, signs):
+        """Set ``K_l`` (k_l, q_l) and signs (k_l,) of the next layer, and draw R_l with rows of norm one."""
         if layer != len(self.K) + 2 or layer > len(self.W) + 1:
             raise ValueError(f"the next layer to distill is {len(self.K) + 2}, got {layer}.")
         k = K.shape[0]
@@ -72,6 +75,7 @@ class DistilledQuadraticNet(LayerInputs):
         self.register_buffer(f"R_{layer}", R.to(self.offset.device))
         self.widths.append(k)
         self.K.append(nn.Parameter(K.detach().clone()))
+        self.signs.append(signs)
 
     def hidden(self, x):
         """``S_l`` (n, k_l) of the distilled layers, and the inputs (n, q_l) of the open layers, both by l."""
@@ -89,7 +93,7 @@ class DistilledQuadraticNet(LayerInputs):
         _, inputs = self.hidden(x)
         total = self.offset.expand(len(x), 1)
         for alpha, W, A in zip(self.alphas, self.W, inputs.values()):
-            total = total + alpha * self.square(A @ W.T).sum(dim=1, keepdim=True)
+            total = total + alpha * self.square(A @ W.T) @ self.wide_signs[:, None]
         return total
 
     def squared(self, x):
@@ -102,15 +106,20 @@ class DistilledQuadraticNet(LayerInputs):
         """``{l: {j: K_{l,j}}}`` of the distilled layers; (k_l, d) for j < 2, else (k_l, k_j (k_j + 1) / 2)."""
         return self.by_connection(self.K)
 
+    def form(self, layer):
+        """``W_l^T diag(p) W_l``, (q_l, q_l): what layer l adds is its quadratic form."""
+        W = self.W[layer - 2]
+        return W.T @ (self.wide_signs[:, None] * W)
+
     def penalty(self):
-        """``Reg(W, K)`` of Section 2.2; layers without K_l have the last term only."""
+        """``Reg(W, K)`` of Section 2.2, of signed products; layers without K_l have the last term only."""
         total = 0.0 * self.offset.sum()
         for i, W in enumerate(self.W):
             total = total + self.weights6[i] * (W**2).sum()
             if i >= len(self.K):
                 continue
             K, previous = self.K[i], self.previous(i + 2)
-            gap = K.T @ K - W.T @ W
+            gap = K.T @ (self.signs[i][:, None] * K) - self.form(i + 2)
             total = total + self.weights6[i] * (K**2).sum() + self.weights5[i] * (gap**2).sum()
             total = total + self.weights4[i] * (gap[previous][:, previous] ** 2).sum()
             total = total + self.weights3[i] * (gap[previous][:, ~previous] ** 2).sum()
@@ -153,22 +162,34 @@ class SharpenedNet(nn.Module):
         return self.sharpness * (x[:, :1] + F), self.sharpness * penalty
 
 
-class PenalizedSquares(nn.Module):
+class _Penalized(nn.Module):
+    """A mean of losses plus a penalty; `reduction` is "mean", or "none" for the losses with penalty (n, 1)."""
+
+    def __init__(self, reduction="mean"):
+        super().__init__()
+        self.reduction = reduction
+
+    def _reduced(self, losses):
+        """The losses, or their mean."""
+        return losses if self.reduction == "none" else losses.mean()
+
+
+class PenalizedSquares(_Penalized):
     """``mean (F - y)^2 + Reg``."""
 
     def forward(self, output, y):
         """The objective for an output ``(F, Reg)`` and y (n, 1)."""
         F, penalty = output
-        return ((F - y) ** 2).mean() + penalty
+        return self._reduced((F - y) ** 2) + penalty
 
 
-class PenalizedLogistic(nn.Module):
+class PenalizedLogistic(_Penalized):
     """``mean log(1 + exp(-y z)) + Reg`` for y in {-1, 1}."""
 
     def forward(self, output, y):
         """The objective for an output ``(z, Reg)`` and y (n, 1)."""
         z, penalty = output
-        return nn.functional.softplus(-y * z).mean() + penalty
+        return self._reduced(nn.functional.softplus(-y * z)) + penalty
 
 
 def _well_conditioned_rows(k, dtype, generator, n_draws=100):

@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skident.base.checked_data import checked_data, in_own_order
+from skident.base.checked_data import checked_data, merged_samples
 from skident.base.estimator import Estimator
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
 from skident.base.progress import StageLog
@@ -94,7 +94,7 @@ class QuadraticDenseNetBase(TransformerMixin, Estimator):
         tags.transformer_tags.preserves_dtype = []
         return tags
 
-    def fit_layers(self, X, y, *, depth, fixed=(), start=None):
+    def fit_layers(self, X, y, *, depth, fixed=(), start=None, sample_weight=None):
         """Fit only the layers ``2, ..., depth``, optionally initialized by another fit or held fixed.
 
         The protocols of `backward_feature_correction`: "train only <= l" is ``depth=l``; "fix <= l, train the rest" is
@@ -110,6 +110,8 @@ class QuadraticDenseNetBase(TransformerMixin, Estimator):
             Layers whose weights stay as they are in `start`.
         start : estimator, default=None
             Fitted, of the same kind: initial weights of the layers that it has. Other layers start at random weights.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Nonnegative; integer weights count as repetitions.
 
         Returns
         -------
@@ -129,13 +131,14 @@ class QuadraticDenseNetBase(TransformerMixin, Estimator):
             raise ValueError(f"fixed layers must be among the layers of start ({list(known)}), got {sorted(fixed)}.")
         if self.solver == "algorithm1":
             raise ValueError("solver='algorithm1' opens its layers by itself; fit_layers needs another solver.")
-        return self._fit(X, y, LayerPlan(depth, tuple(sorted(fixed)), start))
+        return self._fit(X, y, sample_weight, LayerPlan(depth, tuple(sorted(fixed)), start))
 
-    def _fit(self, X, y, plan):
+    def _fit(self, X, y, sample_weight, plan):
         """`fit` restricted to the layers of a `LayerPlan`."""
         with forgotten_on_error(self), one_thread(gram_work(X, degree=2)):
-            X, y = in_own_order(*self._validated(X, y))
-            method, problem = self._method_and_problem(X, y, plan)
+            class_weight = getattr(self, "class_weight", None)
+            X, y, weights = merged_samples(*self._validated(X, y), sample_weight, class_weight)
+            method, problem = self._method_and_problem(X, y, weights, plan)
             fit = self._strategy(method, len(X))(problem)
             self._store(require_finite(fit, problem.x), problem)
         return self
@@ -266,10 +269,11 @@ class QuadraticDenseNetBase(TransformerMixin, Estimator):
             )
         return dataclasses.replace(method, batch_norm=bool(self.batch_norm))
 
-    def _problem(self, X, targets, target_scaling, architecture, method, plan, offset_column=None):
-        """Standardized samples in random order, as tensors on the device."""
+    def _problem(self, samples, target_scaling, architecture, method, plan, offset_column=None):
+        """Standardized samples in random order, as tensors on the device; from X, targets and weights or None."""
+        X, targets, weights = samples
         start = plan.start
-        scaling = self._scaling_of(X, targets, offset_column, method) if start is None else start._input_scaling
+        scaling = self._scaling_of(samples, offset_column, method) if start is None else start._input_scaling
         rng = check_random_state(self.random_state)
         order = rng.permutation(len(X))
         device = resolve_device(self.device)
@@ -287,14 +291,15 @@ class QuadraticDenseNetBase(TransformerMixin, Estimator):
             target_scaling,
             rng,
             x0=None if offset_column is None else tensor(scaling.offsets(X)),
+            weights=None if weights is None else tensor(weights[:, None]),
             start=None if start is None else start._standardized_module(),
             fixed=plan.fixed,
             whole=plan.depth is None,
         )
 
-    def _scaling_of(self, X, targets, offset_column, method):
+    def _scaling_of(self, samples, offset_column, method):
         """Mean and standard deviation of each input."""
-        return input_scaling(X, offset_column, method.clips)
+        return input_scaling(samples[0], offset_column, method.clips, samples[2])
 
     def _standardized_module(self):
         """A copy of the fitted module, for standardized targets."""
@@ -348,8 +353,7 @@ class QuadraticDenseNetBase(TransformerMixin, Estimator):
         if fit.initial is not None:
             self.initial_layer_weights_ = self._target_scaling.to_original_(fit.initial).layer_weights()
         self.readout_, self.l2_, self.exact_ = net.readout, fit.l2, fit.exact
-        signs = [np.ones(k) for k in net.widths] if fit.distillation is not None else map(_array, net.signs)
-        self.layer_signs_ = dict(enumerate(signs, start=2)) if net.readout == "sum" else None
+        self.layer_signs_ = dict(enumerate(map(_array, net.signs), start=2)) if net.readout == "sum" else None
         self.undetected_share_ = undetected_share(len(problem.x) if fit.exact else 0)
         self.restart_losses_ = [float(loss) for loss in fit.restart_losses]
         self.history_ = [float(loss) for loss in fit.history]
@@ -362,12 +366,13 @@ class QuadraticDenseNetBase(TransformerMixin, Estimator):
         self._warn_if_unfinished(fit, n_found, n_found if self.widths == "auto" else len(architecture.widths))
 
     def _warn_if_unfinished(self, fit, n_found, n_layers):
-        """Warn if the solver stopped early, with the parameter to raise, or if Algorithm 1 chose other widths."""
+        """Warn if the solver stopped early, with the parameter to raise, or if Algorithm 1 has other widths."""
         given = tuple(self._given_widths())
         if fit.distillation is not None and n_found == n_layers and self.widths_ != given:
             warnings.warn(
                 f"{type(self).__name__}: Algorithm 1 determined the widths {self.widths_} by its thresholds, not the "
-                f"given {given}. Set solver='auto' to keep the given widths, or raise `kappa` in algorithm1_options.",
+                f"given {given}. To keep the given widths, leave determine_widths out of algorithm1_options or set "
+                "solver='auto'.",
                 ConvergenceWarning,
                 stacklevel=5,
             )

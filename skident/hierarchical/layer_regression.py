@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import warnings
 
 import numpy as np
 import torch
 
 from skident.budget.constants import STEPS
-from skident.linalg import svd
-from skident.linalg.joint_diagonal import joint_diagonalizer
+from skident.linalg import joint_pencil
 
-from .degree_two import LEAST_EIGENVALUE
+from .degree_two import signed_root
 from .problem import copy_layers
 from .solvers import jacobian, set_trainable
 
@@ -21,7 +21,6 @@ __all__ = ["RIDGES", "can_regress", "n_columns", "regress_layers", "regress_top_
 # Relative to columns of norm one, one start each: damps products of inputs that the layers below nearly span.
 RIDGES = (1e-7, 1e-5)
 _MAX_COLUMNS = 1500  # more take longer than random starts (budget)
-_SMALL_EIGENVALUE = 1e-2  # relative to the largest: a negative one below it is the regression's error
 _NULL_NORM = 1e-8  # of s-norms of unit eigenvectors: nearly null vectors do not belong to a unit
 # Fits of the lower layers, before a layer above is added.
 _HALVING_STEPS = 8  # steps in which the loss must halve (budget)
@@ -83,7 +82,7 @@ def regress_top_layer(module, lower, samples, fixed=(), ridge=RIDGES[0], signed=
     M = torch.zeros(q, q, dtype=x.dtype, device=x.device)
     M[i, j] = 0.5 * _regress(h[:, i] * h[:, j], tangent, residual, w, ridge)
     before = module.widths[top - 3] if top > 2 else 0
-    W, signs, values = _root((M + M.T) / module.alphas[top - 2], module.widths[-1], before, signed)
+    W, signs, values = signed_root((M + M.T) / module.alphas[top - 2], module.widths[-1], before, signed)
     if W is not None:
         module.weights[-1][: len(W)].copy_(W)
         module.signs[-1][: len(W)].copy_(signs)
@@ -103,23 +102,6 @@ def _regress(columns, others, target, w, ridge):
     return torch.zeros_like(solution) if bool(failed) or not bool(torch.isfinite(solution).all()) else solution
 
 
-def _root(M, k, n_last, signed):
-    """W (<= k, q) and signs s with ``W^T diag(s) W`` near M, from the block without the last inputs; None for 0."""
-    q = len(M)
-    known = q - n_last if q - n_last >= k else q
-    values, vectors = torch.linalg.eigh(M[:known, :known])
-    order = (values.abs() if signed else values).argsort(descending=True)
-    values, vectors = values[order], vectors[:, order]
-    largest = float(values[0].abs() if signed else values[0])
-    if not largest > 0.0:
-        return None, None, values
-    kept = min(k, known)
-    negative = values[:kept] < -_SMALL_EIGENVALUE * largest
-    signs = torch.where(negative & signed, -1.0, 1.0).to(M.dtype)
-    sizes, V = (signs * values[:kept]).clamp(min=LEAST_EIGENVALUE * largest).sqrt(), vectors[:, :kept]
-    return torch.cat([V * sizes, signs * (M[:known, known:].T @ (V / sizes))]).T, signs, values
-
-
 def _rotation(module, top, x, residual, tangent, w, ridge):
     """Q of `regress_top_layer`, (k, k)."""
     S, outputs, _ = module.hidden(x)
@@ -133,42 +115,34 @@ def _rotation(module, top, x, residual, tangent, w, ridge):
     rest = [h[:, m] * h[:, n], S[:, fourth].prod(dim=2), tangent]
     N = torch.zeros(q, k, k, dtype=x.dtype, device=x.device)
     N[:, i, j] = _regress(mixed, torch.cat(rest, dim=1), residual, w, ridge).reshape(q, -1)
-    N, signs = (N + N.transpose(1, 2)).cpu().numpy(), module.signs[top - 3].cpu().numpy()
-    Q = joint_diagonalizer(N) if abs(signs.sum()) == k else _hyperbolic_diagonalizer(N, signs)
+    Q = _common_turn((N + N.transpose(1, 2)).cpu().numpy(), module.signs[top - 3].cpu().numpy())
     return torch.as_tensor(Q, dtype=x.dtype, device=x.device)
 
 
-def _hyperbolic_diagonalizer(N, signs):
+def _common_turn(N, signs):
     """Q (k, k) with ``Q^T diag(s) Q = diag(s)`` and ``N_m`` near ``Q^T D_m Q``, D_m diagonal; I if there is none.
 
-    Of the main combinations of the N_m (m, k, k), the one whose eigenvectors leave the least off-diagonal part.
+    The rows of Q are the common factors of all N_m (m, k, k) and of ``diag(s)``.
     """
-    best, least, identity = np.eye(len(signs)), np.inf, np.eye(len(signs))
-    _, _, combinations = svd(N.reshape(len(N), -1), full_matrices=False)
-    for combination in combinations[: len(signs) + 1]:
-        values, vectors = np.linalg.eig(signs[:, None] * combination.reshape(N.shape[1:]))
-        norms = np.einsum("ik,i,ik->k", vectors, signs, vectors)
-        if np.iscomplexobj(values) or np.abs(norms).min() < _NULL_NORM:
-            continue
-        vectors = vectors / np.sqrt(np.abs(norms))
-        order = np.argsort(-np.sign(norms), kind="stable")  # units keep their signs
-        places = np.argsort(-signs, kind="stable")
-        if not np.array_equal(np.sign(norms)[order], signs[places]):
-            continue
-        P = np.empty_like(identity)  # the inverse of Q
-        P[:, places] = vectors[:, order]
-        turned = P.T @ N @ P
-        left = np.sum((turned - turned * identity) ** 2) / np.sum(turned**2)
-        if left < least:
-            best, least = np.linalg.inv(P), left
-    return best
+    Q = np.eye(len(signs))
+    if len(signs) == 1 or not N.any():
+        return Q
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # units with proportional D_m: any turn of them will do
+        rows = joint_pencil(N, len(signs), base=np.diag(signs), rng=np.random.RandomState(0)).vectors.T
+    norms = np.einsum("ki,i,ki->k", rows, signs, rows)
+    order, places = np.argsort(-np.sign(norms), kind="stable"), np.argsort(-signs, kind="stable")  # signs stay
+    if np.abs(norms).min() < _NULL_NORM or not np.array_equal(np.sign(norms)[order], signs[places]):
+        return Q
+    Q[places] = rows[order] / np.sqrt(np.abs(norms[order]))[:, None]
+    return Q
 
 
 def regressable_layers(problem, options):
     """The new layers if `regress_top_layer` can initialize each of them, else an empty list."""
     known = 0 if problem.start is None else len(problem.start.widths)
     new = list(range(known + 2, problem.architecture.depth + 1))
-    plain = options.solver == "lm" and problem.architecture.curvature is None
+    plain = problem.architecture.curvature is None
     return new if plain and new and can_regress(problem.architecture, new, len(problem.x)) else []
 
 

@@ -15,7 +15,7 @@ from skident.optim import best_of
 from .problem import Attempt, Fit
 from .ridge_fallback import fit_ridge_only, has_few_samples, prefers_ridge, ridge_error
 from .scaling import clipped_inputs
-from .solvers import WeightedSamples, set_trainable, warm_start_readout
+from .solvers import set_trainable, warm_start_readout
 
 __all__ = ["fit_linear"]
 
@@ -39,7 +39,7 @@ def fit_linear(problem, options, l2="auto", cross_validate=False):
     validated = (automatic or cross_validate) and len(problem.x) >= FEWEST_FOLDED
     folds = np.array_split(np.arange(len(problem.x)), 3)  # samples come in random order
     squares = _cross_validated(problem, options, grid, folds) if validated else []
-    errors = [float(some.sum()) / _sum_of_squares(problem.y) for some in squares]
+    errors = [problem.relative_error(some) for some in squares]
     if automatic and problem.start is None:
         ridge = ridge_error(problem, folds) if validated else 1.0
         if prefers_ridge(ridge, min(errors, default=np.inf), problem):
@@ -56,9 +56,9 @@ def fit_linear(problem, options, l2="auto", cross_validate=False):
 def _attempt(problem, options, l2):
     """One start; its loss is relative to the variance."""
     module = _start(problem)
-    initial, samples = copy.deepcopy(module), WeightedSamples(problem.x, problem.y)
+    initial, samples = copy.deepcopy(module), problem.samples()
     result = options.minimize(module, samples, l2=l2, max_iter=options.n_steps(_STEPS), patience=_PATIENCE)
-    scale = _sum_of_squares(problem.y)
+    scale = len(problem.x) * problem.variance()
     history = [cost / scale for cost in result.history]
     return Attempt(module, initial, result.cost / scale, history, result.status != "max_iter")
 
@@ -70,7 +70,7 @@ def _start(problem):
         with torch.no_grad():
             for W in module.weights:
                 W *= _INITIAL_SIZE
-        warm_start_readout(module, problem.x, problem.y, _INITIAL_RIDGE)
+        warm_start_readout(module, problem.samples(), _INITIAL_RIDGE)
     set_trainable(module, fixed=problem.fixed)
     return module
 
@@ -86,18 +86,14 @@ def _cross_validated(problem, options, grid, folds):
         squares = np.empty(n)
         for part, fold in zip(parts, folds):
             module = _start(part)
-            samples = WeightedSamples(part.x, part.y)
-            options.minimize(module, samples, l2=l2, max_iter=options.n_steps(_VALIDATION_STEPS), patience=_PATIENCE)
+            options.minimize(
+                module, part.samples(), l2=l2, max_iter=options.n_steps(_VALIDATION_STEPS), patience=_PATIENCE
+            )
             x = clipped_inputs(problem.x[fold], part.x, 0.0 if has_few_samples(problem) else RANGE_MARGIN)
             with torch.no_grad():
                 squares[fold] = ((module(x) - problem.y[fold]) ** 2).sum(dim=1).cpu()
-        found.append(np.nan_to_num(squares, nan=np.inf))
-        errors.append(found[-1].sum())
+        found.append(np.nan_to_num(squares, nan=np.inf, posinf=np.inf))
+        errors.append(problem.relative_error(found[-1]))
         if len(errors) > 2 and errors[-1] > errors[-2] > errors[-3]:
             break
     return found
-
-
-def _sum_of_squares(y):
-    """Sum of squares about the mean."""
-    return float(((y - y.mean(dim=0)) ** 2).sum())

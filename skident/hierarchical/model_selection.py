@@ -14,7 +14,7 @@ from skident.budget.constants import FEWEST_FOLDED, PENALTY_STEPS, RANGE_MARGIN
 from .linear_readout_fits import fit_linear
 from .ridge_fallback import has_few_samples
 from .scaling import clipped_inputs, robust_scaling
-from .solvers import WeightedSamples, set_trainable
+from .solvers import set_trainable
 from .sum_fits import EXPLAINED, fit_sum
 
 __all__ = ["fit_auto", "fit_penalized_sum", "with_selected_penalty"]
@@ -48,8 +48,8 @@ def with_selected_penalty(problem, options, fit, l2="auto", rival=np.inf):
     rival is better.
     """
     grid = _L2_GRID if l2 == "auto" and problem.whole else (fit.l2,)
-    squares, variance = _cross_validated(problem, options, grid, rival), (problem.y - problem.y.mean()).square().sum()
-    errors = squares.sum(axis=1) / float(variance)
+    squares = _cross_validated(problem, options, grid, rival)
+    errors = [problem.relative_error(some) for some in squares]
     best = int(np.argmin(errors))
     error = errors[best] if np.isfinite(errors[best]) else float("inf")
     if best == 0 or not error < rival:
@@ -57,7 +57,7 @@ def with_selected_penalty(problem, options, fit, l2="auto", rival=np.inf):
     module, history, converged = list(_penalty_path(problem, options, fit.module, grid[: best + 1]))[-1]
     losses = list(fit.restart_losses)
     with torch.no_grad():
-        loss = float(((module(problem.x) - problem.y) ** 2).mean() / ((problem.y - problem.y.mean()) ** 2).mean())
+        loss = float(problem.mean((module(problem.x) - problem.y) ** 2)) / problem.variance()
     losses[losses.index(fit.loss)] = loss
     history = [*fit.history, *history]
     changed = {"module": module, "restart_losses": losses, "history": history, "converged": converged}
@@ -68,8 +68,8 @@ def with_selected_penalty(problem, options, fit, l2="auto", rival=np.inf):
 def _penalty_path(problem, options, module, grid):
     """Module, history and convergence for each penalty after the first, with which `module` was fitted."""
     scaling = robust_scaling(problem.y)
-    samples = WeightedSamples(problem.x, scaling.standardized(problem.y))
-    scale = float(((samples.y - samples.y.mean()) ** 2).sum())
+    samples = problem.samples(scaling.standardized(problem.y))
+    scale = len(problem.x) * problem.variance() / scaling.scale**2
     module = scaling.to_standardized_(copy.deepcopy(module))
     set_trainable(module, fixed=problem.fixed)
     for l2 in grid[1:]:
@@ -94,9 +94,11 @@ def _cross_validated(problem, options, grid, rival):
         modules = [fit.module, *[module for module, *_ in _penalty_path(part, options, fit.module, grid)]]
         with torch.no_grad():
             squares[:, fold] = [((module(x) - y) ** 2).sum(dim=1).cpu().numpy() for module in modules]
-        total = float(((y - problem.y.mean()) ** 2).sum())
-        if fold[0] == 0 and not np.nanmin(squares.sum(axis=1)) <= _FAR_BEHIND * rival * total:
-            return hopeless
+        if fold[0] == 0:
+            w = np.ones(n) if problem.weights is None else problem.sample_weights
+            spread = w[fold] @ ((y - problem.mean(problem.y)) ** 2).sum(dim=1).cpu().numpy()
+            if not np.nanmin(squares[:, fold] @ w[fold]) <= _FAR_BEHIND * rival * spread:
+                return hopeless
     return np.nan_to_num(squares, nan=np.inf, posinf=np.inf)
 
 

@@ -35,7 +35,7 @@ class PosteriorChains:
     centered targets vanish. The noise variance (prior 1 / variance) and the precisions (Gamma prior) are drawn between
     trajectories, given the weights (Gibbs sampling). At first, the noise is held above a bound that falls (simulated
     annealing): chains from least squares stay in other minima. The mass matrix is that of Gauss-Newton at a state of
-    the warm-up. `used` (C, n) has the samples of each chain as ones.
+    the warm-up. `used` (C, n) are the weights of the samples of each chain, else zero.
     """
 
     def __init__(self, net, y, used, params, rng):
@@ -75,7 +75,7 @@ class PosteriorChains:
         """Set the mass matrices to those of Gauss-Newton at the current states."""
         roots, inverses, names = [], [], list(self.net.places)
         for params, used, noise, precision in zip(self.params, self.used, self.noise, self.precision):
-            matrix = self.net.normal_equations(params, np.zeros((used.size, 1)), used, names)[0] / noise
+            matrix = self.net.normal_equations(params, np.zeros((used.size, 1)), np.sqrt(used), names)[0] / noise
             diagonal = matrix.diagonal() + precision
             np.fill_diagonal(matrix, (1.0 + RIDGE_OF_PRODUCTS) * diagonal)
             root = scipy.linalg.cholesky(matrix, lower=True, check_finite=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from skident.training.net import WeightedLoss
+
 from .architecture import DenseNetArchitecture
 from .modules import QuadraticDenseNet
 from .scaling import InputScaling, TargetScaling
+from .solvers import WeightedSamples
 
 __all__ = ["Attempt", "Distillation", "Fit", "Problem", "copy_layers", "exploding_layer", "require_finite"]
 
@@ -33,6 +37,7 @@ class Problem:
     fixed: tuple = ()  # layers whose weights stay
     # all layers are fitted at once; if not, l2="auto" is 0 for the sum, to compare what lower layers learn alone
     whole: bool = True
+    weights: torch.Tensor | None = None  # of the samples, (n, 1), with mean one
 
     def build(self, readout, scaling=None, *, batch_norm=False, direct=None):
         """A module on x's device: the weights of `start` where it has them, else random.
@@ -62,7 +67,36 @@ class Problem:
     @property
     def moments(self):
         """``E x^2``, (d,)."""
-        return (self.x**2).mean(dim=0).cpu()
+        return self.mean(self.x**2).cpu()
+
+    def mean(self, values):
+        """Weighted mean of values (n, k) over the samples, (k,)."""
+        return (values if self.weights is None else self.weights * values).mean(dim=0)
+
+    @property
+    def sample_weights(self):
+        """The weights as an array (n,), or None."""
+        return None if self.weights is None else self.weights[:, 0].cpu().numpy()
+
+    def samples(self, y=None, factors=None):
+        """The samples for least squares, with other targets if given; `factors` (n, 1) multiply the residuals."""
+        roots = None if self.weights is None else self.weights.sqrt()
+        both = [part for part in (roots, factors) if part is not None]
+        return WeightedSamples(self.x, self.y if y is None else y, math.prod(both) if both else None)
+
+    def variance(self):
+        """Weighted mean over the samples of the squared distance of the targets to their mean."""
+        return float(self.mean((self.y - self.mean(self.y)) ** 2).sum())
+
+    def relative_error(self, squares):
+        """Weighted mean of squared errors (n,) over the samples, relative to the variance of the targets."""
+        return float(np.average(squares, weights=self.sample_weights)) / self.variance()
+
+    def with_targets(self, criterion):
+        """Targets and criterion of a training by skorch: a `WeightedLoss` and pairs with weights if there are any."""
+        if self.weights is None:
+            return self.y, criterion
+        return (self.y, self.weights[:, 0]), functools.partial(WeightedLoss, criterion)
 
     def generator(self):
         """A new torch generator, seeded from `rng`."""
@@ -75,7 +109,8 @@ class Problem:
     def part(self, indices):
         """The same problem on the samples with these indices."""
         x0 = None if self.x0 is None else self.x0[indices]
-        return dataclasses.replace(self, x=self.x[indices], y=self.y[indices], x0=x0)
+        weights = None if self.weights is None else self.weights[indices] / self.weights[indices].mean()
+        return dataclasses.replace(self, x=self.x[indices], y=self.y[indices], x0=x0, weights=weights)
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
     Attributes
     ----------
     widths_, connections_, alphas_ : tuple
-        As used; Algorithm 1 determines the widths.
+        As used.
     layer_weights_ : dict of int to dict of int to ndarray of shape (k_l, k_j)
         ``W_{l,j}`` (Algorithm 1: K_{l,j}) by layer l and connection j, for standardized inputs.
     initial_layer_weights_ : dict
@@ -128,7 +128,8 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
     **Cost.** P weights, n samples: a Levenberg-Marquardt step costs ``O(n P^2 + P^3)``, a pass ``O(n P)``. If there are
     enough samples, the first two starts of the sum come from layer-by-layer regression, which gives the signs, too; if
     not, the first comes from ridge regression on terms of degree two. Every other of the random starts has random
-    signs. Algorithm 1 has positive signs.
+    signs. Algorithm 1 runs with positive signs, then with both if these leave more than 1e-3 of the variance and both
+    leave less than half of that.
 
     **Extrapolation.** Polynomials of degree ``2^L`` grow fast outside the training data. `predict`, `transform` and
     `feature_gradients` therefore clip standardized inputs to the training range widened by a quarter at either end, for
@@ -159,7 +160,8 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
     samples; `undetected_share_` bounds what they do not show.
 
     **Algorithm 1.** Options are ``n_units`` (m = 30 units of W_l), ``epsilon`` (1e-3: stops at an objective of
-    ``epsilon^2 / 4``), ``kappa`` (1: singular values above ``1 / (10 kappa^2)`` of the largest are candidates for k_l),
+    ``epsilon^2 / 4``), ``determine_widths`` (False: the given widths; True determines k_l as the paper does, less
+    reliably), ``kappa`` (1: singular values above ``1 / (10 kappa^2)`` of the largest are candidates for k_l),
     ``gap`` (0.01, factor of the thresholds of eq. (4.1)), ``exponent`` (C = 2), ``distillation`` (1, factor of
     lambda_3, lambda_4, lambda_5), ``truncation`` (B' = 16), ``noise`` (1e-3 of the rate), ``optimizer`` ("adam" or
     "sgd"), and ``polish`` (60 epochs of L-BFGS on the same objective after the last stage; 0 is the paper's algorithm
@@ -230,7 +232,7 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X, y):
+    def fit(self, X, y, sample_weight=None):
         """Fit the network.
 
         Parameters
@@ -239,6 +241,8 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
             At least two features.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Not constant.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Nonnegative; integer weights count as repetitions.
 
         Returns
         -------
@@ -255,10 +259,10 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         ConvergenceWarning
             If there are fewer targets than weights; if the best start reached `max_iter`; if held-out samples support
             no hidden layer, so that `l2_` is infinite; if ridge regression, on the inputs or on terms of degree two, a
-            kernel or boosting is better on held-out samples by more than 0.015 of R^2; if Algorithm
-            1 determined other widths than given.
+            kernel or boosting is better on held-out samples by more than 0.015 of R^2; if Algorithm 1 has other widths
+            than given.
         """
-        return self._fit(X, y, LayerPlan())
+        return self._fit(X, y, sample_weight, LayerPlan())
 
     def _validated(self, X, y):
         """X and the targets as columns, in float64."""
@@ -269,18 +273,18 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         self._one_dimensional = y.ndim == 1
         return X, np.asarray(y, dtype=np.float64).reshape(len(X), -1)
 
-    def _method_and_problem(self, X, Y, plan):
+    def _method_and_problem(self, X, Y, weights, plan):
         """The method and the problem: standardized inputs and targets."""
         architecture = self._architecture(X.shape[1], Y.shape[1], plan.depth)
         method = self._method(architecture, plan.start)
-        scaling = target_scaling(Y)  # also checks y
+        scaling = target_scaling(Y, weights)  # also checks y
         if plan.start is not None:
             scaling = plan.start._target_scaling
         if self._selects_widths:
             self._check_selection(Y, plan)
         else:
             warn_if_too_few(Y.size, architecture.n_weights, type(self).__name__)
-        return method, self._problem(X, scaling.standardized(Y), scaling, architecture, method, plan)
+        return method, self._problem((X, scaling.standardized(Y), weights), scaling, architecture, method, plan)
 
     @property
     def _selects_widths(self):
@@ -355,8 +359,8 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
             return
         # Samples come in random order. Without errors of single samples, all have the estimated one.
         folds = np.array_split(np.arange(len(x)), 3)
-        squares = np.full(len(x), fit.error * np.sum(np.var(y, axis=0))) if fit.squares is None else fit.squares
-        better = better_model(x, y, squares, folds)
+        squares = np.full(len(x), fit.error * problem.variance()) if fit.squares is None else fit.squares
+        better = better_model(x, y, squares, folds, weights=problem.sample_weights)
         if better is not None:
             better.warn(type(self).__name__, stacklevel=4)
 

@@ -25,7 +25,7 @@ def has_few_samples(problem):
 
 def ridge_error(problem, folds):
     """Relative squared error of ridge regression on held-out samples, mean over the targets."""
-    return 1.0 - linear_r2(problem.x.cpu().numpy(), problem.y.cpu().numpy(), folds)
+    return 1.0 - linear_r2(problem.x.cpu().numpy(), problem.y.cpu().numpy(), folds, problem.sample_weights)
 
 
 def prefers_ridge(ridge, network, problem):
@@ -44,23 +44,24 @@ def fit_ridge_only(problem, error):
     The ridge is the largest whose leave-one-out error is within one standard error of the smallest.
     """
     module = problem.build("linear")
-    x, y = problem.x.cpu().numpy(), problem.y.cpu().numpy()
-    center, unit = column_units(y)
-    ridge = RidgeCV([_one_se_ridge(x, (y - center) / unit)]).fit(x, (y - center) / unit)
+    x, y, w = problem.x.cpu().numpy(), problem.y.cpu().numpy(), problem.sample_weights
+    center, unit = column_units(y, weights=w)
+    ridge = RidgeCV([_one_se_ridge(x, (y - center) / unit, w)]).fit(x, (y - center) / unit, w)
     for p in module.parameters():
         p.zero_()
     coefficients = np.reshape(ridge.coef_, (y.shape[1], -1)).T * unit
     module.direct[: x.shape[1]] = torch.as_tensor(coefficients)
     module.offset.copy_(torch.as_tensor(center + np.reshape(ridge.intercept_, -1) * unit))
-    loss = float(((module(problem.x) - problem.y) ** 2).sum() / ((problem.y - problem.y.mean(dim=0)) ** 2).sum())
+    loss = float(problem.mean((module(problem.x) - problem.y) ** 2).sum()) / problem.variance()
     return Fit(
         module, None, [loss], [loss], error=error, l2=float("inf"), margin=0.0 if has_few_samples(problem) else None
     )
 
 
-def _one_se_ridge(x, y):
+def _one_se_ridge(x, y, w):
     """Largest ridge whose leave-one-out error is within one standard error of the smallest (one-SE rule)."""
-    errors = RidgeCV(_RIDGES, store_cv_results=True).fit(x, y).cv_results_.reshape(len(x), y.shape[1], -1).mean(axis=1)
+    errors = RidgeCV(_RIDGES, store_cv_results=True).fit(x, y, w).cv_results_  # times the weights
+    errors = errors.reshape(len(x), y.shape[1], -1).mean(axis=1)
     more = errors - errors[:, [errors.mean(axis=0).argmin()]]
     allowed = more.std(axis=0, ddof=1) / np.sqrt(len(x))
     return _RIDGES[np.flatnonzero(more.mean(axis=0) <= allowed)[-1]]

@@ -76,25 +76,29 @@ class TargetScaling:
         return torch.as_tensor(self.center, dtype=module.offset.dtype, device=module.offset.device)
 
 
-def input_scaling(X, offset_column=None, clipped=False):
+def input_scaling(X, offset_column=None, clipped=False, weights=None):
     """Mean and standard deviation of each input.
 
     If no mean differs from zero significantly, the center is zero: then ``x`` and ``x^2 - E x^2`` remain those of a
     target on centered inputs, whatever the connections. `clipped` sets a bound of three standard deviations.
+    `weights` (n,) are those of the samples.
     """
     inputs = _without(X, offset_column)
-    mean, scale = column_units(inputs)
+    mean, scale = column_units(inputs, weights=weights)
     no_offset = np.all(np.abs(mean) <= _SIGNIFICANT_MEAN * scale / np.sqrt(len(X)))
     center = np.zeros_like(mean) if no_offset else mean
     return InputScaling(center, scale, _INPUT_BOUND if clipped else None, offset_column)
 
 
-def target_scaling(Y):
-    """Mean of each target, and one standard deviation of all; ValueError for constant or overflowing targets (n, o)."""
+def target_scaling(Y, weights=None):
+    """Mean of each target, and one standard deviation of all; ValueError for constant or overflowing targets (n, o).
+
+    `weights` (n,) are those of the samples.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         constant = np.ptp(Y, axis=0) <= _CONSTANT_TARGET * np.abs(Y).max(axis=0)
-        center = Y.mean(axis=0)
-        scale = float(np.sqrt(np.mean((Y - center) ** 2)))
+        center = np.average(Y, axis=0, weights=weights)
+        scale = float(np.sqrt(np.average((Y - center) ** 2, axis=0, weights=weights).mean()))
     if constant.any():
         raise ValueError(
             f"y is constant ({Y[0, constant][0]:g} in all {len(Y)} samples): there is nothing to learn. Check the "

@@ -48,7 +48,16 @@ class WeightedSamples:
 
     def first(self, n):
         """The first n samples."""
-        return WeightedSamples(self.x[:n], self.y[:n], None if self.w is None else self.w[:n])
+        return self.part(slice(n))
+
+    def part(self, indices, x=None):
+        """Samples with these indices; with inputs x if given."""
+        x, w = self.x[indices] if x is None else x, None if self.w is None else self.w[indices]
+        return WeightedSamples(x, self.y[indices], w)
+
+    def cpu(self):
+        """The same on the CPU."""
+        return WeightedSamples(self.x.cpu(), self.y.cpu(), None if self.w is None else self.w.cpu())
 
     def squared_errors(self, module):
         """``(w (F(x) - y))^2``, (n, o)."""
@@ -299,15 +308,16 @@ def _lbfgs_status(result, history):
 
 
 @torch.no_grad()
-def warm_start_readout(module, x, y, l2=1e-3):
+def warm_start_readout(module, samples, l2=1e-3):
     """Set readouts, direct part and offset by ridge regression of y on the current features; `l2` per sample."""
+    x, w = samples.x, samples.factors
     _, outputs, seen = module.hidden(x)
     parts = [outputs[0], outputs[1], *[a * G for a, G in zip(module.alphas, seen.values())]]
-    A = torch.cat([*parts, torch.ones_like(x[:, :1])], dim=1)
+    A = w * torch.cat([*parts, torch.ones_like(x[:, :1])], dim=1)
     gram = A.T @ A
     ridge = len(x) * l2 * torch.ones(len(gram), dtype=x.dtype, device=x.device)
     ridge[-1] = 0.0
-    solution = torch.linalg.solve(gram + torch.diag(ridge + 1e-10 * gram.diagonal().max()), A.T @ y)
+    solution = torch.linalg.solve(gram + torch.diag(ridge + 1e-10 * gram.diagonal().max()), A.T @ (w * samples.y))
     d = x.shape[1]
     module.direct.copy_(solution[: 2 * d])
     module.offset.copy_(solution[-1])

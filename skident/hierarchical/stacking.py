@@ -7,6 +7,8 @@ import torch
 from scipy.optimize import nnls
 from torch import nn
 
+from skident.linalg.kernel_ridge import ridge_path
+
 __all__ = ["KernelRidgePart", "MiddleOfNetworks", "StackedPrediction", "stacking_weights"]
 
 _SCALES = (0.1, 0.3, 1.0, 3.0)  # of the squared distance, divided by the number of inputs
@@ -24,16 +26,17 @@ class KernelRidgePart(nn.Module):
     `left_out` (m,) are the leave-one-out residuals of its samples, the first m.
     """
 
-    def __init__(self, x, y):
+    def __init__(self, samples):
         super().__init__()
-        x, y = x[:_MAX_SAMPLES], y[:_MAX_SAMPLES]
-        self.scale, ridge = _tuned(x[:_MAX_TUNING_SAMPLES], y[:_MAX_TUNING_SAMPLES])
-        center = y.mean()
-        matrix = _kernel(x, x, self.scale)
+        self.scale, ridge = _tuned(samples.first(_MAX_TUNING_SAMPLES))
+        samples = samples.first(_MAX_SAMPLES)
+        x, w, center = samples.x, samples.factors, _mean(samples)
+        matrix = w * _kernel(x, x, self.scale) * w.T
         matrix.diagonal().add_(ridge)
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(matrix))
-        coef = inverse @ (y - center)
-        self.left_out = (coef[:, 0] / inverse.diagonal()).numpy()
+        coef = inverse @ (w * (samples.y - center))
+        self.left_out = (coef / inverse.diagonal()[:, None] / w)[:, 0].numpy()
+        coef = w * coef
         for name, tensor in {"x": x, "coef": coef, "center": center}.items():
             self.register_buffer(name, tensor.clone())
 
@@ -42,19 +45,17 @@ class KernelRidgePart(nn.Module):
         return self.center + torch.cat([_kernel(part, self.x, self.scale) @ self.coef for part in x.split(_CHUNK)])
 
 
-def _tuned(x, y):
+def _mean(samples):
+    """Mean of the targets, weighted by the squares of the factors."""
+    return (samples.factors**2 * samples.y).sum() / (samples.factors**2).sum()
+
+
+def _tuned(samples):
     """Scale of the kernel and ridge of least leave-one-out error."""
-    best, y = np.inf, y - y.mean()
-    for scale in _SCALES:
-        values, vectors = torch.linalg.eigh(_kernel(x, x, scale))
-        values, rotated, squared = values.clamp(min=0.0), vectors.T @ y, vectors**2
-        for ridge in _RIDGES:
-            inverse = 1.0 / (values + ridge)
-            left_out = (vectors @ (inverse[:, None] * rotated))[:, 0] / (squared @ inverse)
-            error = float((left_out**2).mean())
-            if error < best:
-                best, kept = error, (scale, float(ridge))
-    return kept
+    x, w, y = samples.x, samples.factors[:, 0].numpy(), (samples.y - _mean(samples)).numpy()
+    paths = [ridge_path(_kernel(x, x, scale).numpy(), y, _RIDGES, roots=w)[0] for scale in _SCALES]
+    i, j = np.unravel_index(np.argmin([np.sum(path**2, axis=(1, 2)) for path in paths]), (len(_SCALES), len(_RIDGES)))
+    return _SCALES[i], float(_RIDGES[j])
 
 
 def _kernel(a, b, scale):
@@ -94,17 +95,21 @@ class StackedPrediction(nn.Module):
     predict = forward
 
 
-def stacking_weights(predictions, targets):
+def stacking_weights(predictions, targets, sample_weights=None):
     """Nonnegative weights of least squared error of ``predictions @ weights`` on held-out targets (n,), and that error.
 
     Targets are centered (Breiman 1996, "Stacked regressions"). Weights that sum to more than one are scaled to one:
     they would amplify predictions beyond those of any part. Unless the squared error falls by more than two
     standard errors, the first part is used alone: weights from few targets with heavy tails would be too small.
+    `sample_weights` (n,) are those of the targets.
     """
+    roots = np.ones(len(targets)) if sample_weights is None else np.sqrt(sample_weights)
+    spread = np.sum((roots * (targets - np.average(targets, weights=sample_weights))) ** 2)
+    predictions, targets = roots[:, None] * predictions, roots * targets
     weights = nnls(predictions, targets)[0]
     weights = weights / max(1.0, weights.sum())
     errors = (predictions @ weights - targets) ** 2
     gain = (predictions[:, 0] - targets) ** 2 - errors
     if gain.mean() < _STANDARD_ERRORS * gain.std() / np.sqrt(len(targets)):
         weights, errors = np.eye(predictions.shape[1])[0], errors + gain
-    return weights, float(errors.sum() / np.sum((targets - targets.mean()) ** 2))
+    return weights, float(errors.sum() / spread)

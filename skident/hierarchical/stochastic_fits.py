@@ -19,6 +19,7 @@ from skident.training.net import fit_module, skorch_net_of
 from .batched_training import MeanOfLogits, Trial, train_in_parallel, trial_logits
 from .problem import Fit
 from .solvers import set_trainable
+from .sum_fits import regressed_signs
 
 __all__ = ["InputNoise", "NoiseSelection", "fit_stochastic", "select_noise"]
 
@@ -61,12 +62,16 @@ def select_noise(problem, held_out_logits):
     trials = [(torch.as_tensor(fold, device=problem.x.device), noise) for noise in found for fold in folds]
     for (fold, noise), logits in zip(trials, held_out_logits(trials)):
         found[noise][:, fold.cpu()] = _log_losses_and_wrong(logits, problem.y[fold])
-    losses = {noise: np.mean(both[0][np.concatenate(folds)]) for noise, both in found.items()}
+    held, w = np.concatenate(folds), problem.sample_weights
+    means = {
+        noise: np.average(both[:, held], axis=1, weights=None if w is None else w[held])
+        for noise, both in found.items()
+    }
     # False for NaN, the loss if training with noise diverged.
-    noise = INPUT_NOISE if losses[INPUT_NOISE] < losses[0.0] else 0.0
-    (X, y), wrong = (problem.x.cpu().numpy(), problem.y.cpu().numpy()), found[noise][1]
-    better = better_model(X, y, wrong, folds)
-    return NoiseSelection(noise, float(1.0 - np.nanmean(wrong)), linear_accuracy(X, y, folds), better)
+    noise = INPUT_NOISE if means[INPUT_NOISE][0] < means[0.0][0] else 0.0
+    X, y = problem.x.cpu().numpy(), problem.y.cpu().numpy()
+    better = better_model(X, y, found[noise][1], folds, weights=w)
+    return NoiseSelection(noise, float(1.0 - means[noise][1]), linear_accuracy(X, y, folds, w), better)
 
 
 @torch.no_grad()
@@ -134,11 +139,13 @@ def _separate_logits(problem, method, criterion, training, trial):
 def _trained(problem, method, criterion, training, level, callbacks):
     """A trained network in evaluation mode, its initial state, and the skorch net."""
     module = problem.build(method.readout, batch_norm=method.batch_norm)
+    if method.readout == "sum" and problem.start is None:
+        module.all_signs.copy_(regressed_signs(problem))
     initial = copy.deepcopy(module)
     set_trainable(module, fixed=problem.fixed)
     training = dataclasses.replace(training, seed=problem.seed())
-    x, y = problem.x.cpu().numpy(), problem.y.cpu().numpy()
+    targets, criterion = problem.with_targets(criterion)
     module.input_noise = level
-    net = fit_module(module, x, y, criterion, training, callbacks=callbacks)
+    net = fit_module(module, problem.x, targets, criterion, training, callbacks=callbacks)
     module.input_noise = 0.0
     return module.eval(), initial, net

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -16,11 +17,12 @@ from .degree_two import start_from_degree_two
 from .exactness import is_exact
 from .layer_regression import RIDGES, regress_layers, regressable_layers
 from .modules import QuadraticDenseNet
+from .options import SolverOptions
 from .problem import Attempt, Fit
 from .scaling import robust_scaling
-from .solvers import WeightedSamples, set_trainable
+from .solvers import set_trainable
 
-__all__ = ["EXPLAINED", "fit_sum", "repeated_minimum"]
+__all__ = ["EXPLAINED", "fit_sum", "regressed_signs", "repeated_minimum"]
 
 # Relative losses, of weighted samples.
 EXPLAINED = 1e-10  # below: the sum explains the data; far above rounding (1e-30), far below what noise leaves
@@ -49,8 +51,7 @@ def fit_sum(problem, options, l2="auto", hopeless=None):
     """
     l2 = 0.0 if l2 == "auto" else float(l2)
     scaling = robust_scaling(problem.y)
-    y = scaling.standardized(problem.y)
-    samples = WeightedSamples(problem.x, y, torch.ones_like(y) if l2 else (1.0 + y.abs() / 2.0) ** -1.5)
+    samples = _samples(problem, scaling, l2)
     done = EXPLAINED if problem.start is None else _ALL_RECOVERED
 
     def enough(losses):
@@ -63,6 +64,19 @@ def fit_sum(problem, options, l2="auto", hopeless=None):
     if not np.isfinite(best.loss):
         return Fit(best.module, best.initial, losses, best.history, l2=l2)
     return _refit(problem, options, best, losses, samples, scaling, l2)
+
+
+def _samples(problem, scaling, l2):
+    """Standardized samples with their weights."""
+    y = scaling.standardized(problem.y)
+    return problem.samples(y, torch.ones_like(y) if l2 else (1.0 + y.abs() / 2.0) ** -1.5)
+
+
+def regressed_signs(problem):
+    """Signs of all units in the sum by regression, for fits that begin elsewhere: no step changes them."""
+    problem, scaling = dataclasses.replace(problem, rng=copy.deepcopy(problem.rng)), robust_scaling(problem.y)
+    starts = _starts(problem, SolverOptions(n_starts=1), _samples(problem, scaling, 0.0), scaling, 0.0)
+    return next(starts).module.all_signs
 
 
 def repeated_minimum(losses):
@@ -138,15 +152,15 @@ def _refit(problem, options, best, losses, samples, scaling, l2):
     set_trainable(module, fixed=problem.fixed)
     result = options.minimize(
         module,
-        samples if explained else WeightedSamples(samples.x, samples.y),
+        samples if explained else problem.samples(samples.y),
         l2=l2,
         max_iter=options.n_steps(_REFIT_STEPS),
         target=_REFIT_TARGET * len(samples.y),
         patience=options.patience,
     )
-    variance = float(((samples.y - samples.y.mean()) ** 2).mean())
+    variance = float(problem.mean((samples.y - problem.mean(samples.y)) ** 2))
     with torch.no_grad():
-        relative = float(((module(samples.x) - samples.y) ** 2).mean()) / variance
+        relative = float(problem.mean((module(samples.x) - samples.y) ** 2)) / variance
     losses[int(np.argmin(losses))] = relative
     n, P = len(samples.y), problem.architecture.n_weights
     exact = n > P and relative < EXPLAINED and is_exact(module, samples)

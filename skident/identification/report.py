@@ -75,7 +75,7 @@ class IdentificationReport(StageReport):
     boundary_errors, contradicting_labels, compared_labels : int or None
         For labels: wrong ones beside the boundary, and among those queried away from it.
     class_pairs : list of (int, int), or None
-        Classes whose common boundary was found.
+        Classes whose common boundary was recovered.
     signs_determined : bool or None
 
     Examples

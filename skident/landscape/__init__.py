@@ -8,6 +8,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "certificate": ["CertificateOptions", "LandscapeCertificate"],
         "certify": ["landscape_certificate"],
         "classifier": ["QuadraticNetClassifier"],
+        "descent_rate": ["descent_rate"],
         "losses": ["HuberLoss"],
         "problem": ["LossTerms"],
         "regressor": ["QuadraticNetRegressor"],

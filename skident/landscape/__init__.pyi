@@ -21,6 +21,7 @@ __all__ = [
     "QuadraticNetRegressor",
     "Separation",
     "TrainingTrials",
+    "descent_rate",
     "landscape_certificate",
     "phase_transition",
 ]
@@ -110,6 +111,7 @@ class QuadraticNetClassifier(ClassifierMixin, BaseEstimator):
     tol: float
     max_dense: int
     random_state: int | RandomState | None
+    class_weight: dict[Any, Any] | Literal["balanced"] | None
     classes_: Array
     hidden_weights_: Array
     output_weights_: Array
@@ -135,15 +137,17 @@ class QuadraticNetClassifier(ClassifierMixin, BaseEstimator):
         tol: float = ...,
         max_dense: int = ...,
         random_state: int | RandomState | None = ...,
+        class_weight: dict[Any, Any] | Literal["balanced"] | None = ...,
     ) -> None: ...
     def decision_function(self, X: ArrayLike) -> Array:
         """Outputs ``z^T Q z + coef_ . z + intercept_``: the logit of the second class, or one per class."""
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = ...) -> Self:
         """Train, and certify the point that training reached."""
     def predict(self, X: ArrayLike) -> Array:
         """Most probable class."""
     def predict_proba(self, X: ArrayLike) -> Array:
         """Class probabilities; for more than two classes, those of each against the rest, normalized."""
+    set_fit_request: Any
     set_score_request: Any
 
 class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
@@ -196,10 +200,11 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
         random_state: int | RandomState | None = ...,
         loss: Literal["squared", "poisson"] | HuberLoss = ...,
     ) -> None: ...
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = ...) -> Self:
         """Train, and certify the point that training reached."""
     def predict(self, X: ArrayLike) -> Array:
         """``z^T Q z + coef_ . z + intercept_``; for Poisson losses the exponential of this, the mean."""
+    set_fit_request: Any
     set_score_request: Any
 
 @dataclass(frozen=True)
@@ -222,6 +227,9 @@ class TrainingTrials:
     train_output: bool = ...
     threshold: float = ...
     max_iter: int = ...
+
+def descent_rate(W: ArrayLike, v: ArrayLike, X: ArrayLike, *, activation: str | Activation) -> tuple[float, float]:
+    """Largest step size of gradient descent at a network, and the factor by which its loss falls per step there."""
 
 def landscape_certificate(
     W: ArrayLike,

@@ -9,7 +9,7 @@ import numpy as np
 
 from skident.linalg import svd
 
-from .problem import LossTerms, QuadraticProblem, exact_offsets
+from .problem import LossTerms, exact_offsets
 
 __all__ = [
     "BoundedSums",
@@ -102,7 +102,7 @@ def normalized(problem, centered=True):
         alpha, weight = (float(np.ldexp(a, k)) for a, k in ((terms.alpha, -4 * e), (terms.linear_weight, -2 * e)))
         exact = 1.0 / _RANGE < alpha < _RANGE and 1.0 / _RANGE < weight < _RANGE
         terms = LossTerms(alpha, terms.fit_intercept, terms.fit_linear, weight) if exact else terms
-    return (QuadraticProblem(Z, y, terms) if exact else None), exponents, y_exponent
+    return (problem.changed(X=Z, y=y, terms=terms) if exact else None), exponents, y_exponent
 
 
 def _without_means(problem):
@@ -116,7 +116,7 @@ class BoundedSums:
     """Inputs and targets of a normalized problem, and sums over samples with bounds of their errors.
 
     `y` is centered if there is an intercept, up to one rounding; `depth` is the number of consecutive roundings of a
-    sum.
+    sum. `weights` are those of the samples, or one.
     """
 
     def __init__(self, problem, dtype=None):
@@ -124,7 +124,8 @@ class BoundedSums:
         self.dtype = np.dtype(precisions(problem)[-1] if dtype is None else dtype)
         self.X, self.y = problem.X.astype(self.dtype), problem.y.astype(self.dtype)
         if problem.fit_intercept:
-            self.y = self.y - problem.y.mean()
+            self.y = self.y - np.average(problem.y, weights=problem.weights)
+        self.weights = problem.weighted(np.ones(self.n)).astype(self.dtype)
         self.depth = min(self.n, _BLOCK) + self.n // _BLOCK + 8
 
     @functools.cached_property
@@ -145,6 +146,11 @@ class BoundedSums:
     def square(self, u):
         """Upper bound of ``||u||^2``."""
         value, error = self.dot(u, u)
+        return inflated(float(value) + error)
+
+    def weighted_square(self, u, inverse=False):
+        """Upper bound of ``sum_i w_i u_i^2``, or of ``sum_i u_i^2 / w_i``."""
+        value, error = self.dot(u, u / self.weights if inverse else u * self.weights)
         return inflated(float(value) + error)
 
     def second_moments(self, u):

@@ -15,10 +15,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from skident.base.better_models import better_model
-from skident.base.checked_data import checked_data
+from skident.base.checked_data import checked_data, merged_samples
 from skident.base.column_scales import scales_for_classes
 from skident.base.estimator import Estimator
-from skident.base.parameters import POSITIVE, Interval, StrOptions, check_magnitudes, forgotten_on_error
+from skident.base.parameters import CLASS_WEIGHT, POSITIVE, Interval, StrOptions, check_magnitudes, forgotten_on_error
+from skident.linalg.columns import root_mean_squares
 from skident.optim import gram_work, one_thread
 
 from .certificate import CertificateOptions
@@ -57,6 +58,9 @@ class QuadraticNetClassifier(ClassifierMixin, Estimator):
         Largest order ``min(n, unknowns)`` of a convex problem that a certificate may solve.
     random_state : int, RandomState or None, default=None
         Draws the samples for the choice of alpha if there are over 2000.
+    class_weight : dict, "balanced" or None, default=None
+        Factors of the sample weights by label; ``balanced`` gives all classes the same total weight. Set it if rare
+        classes matter as much as frequent ones.
 
     Attributes
     ----------
@@ -108,6 +112,7 @@ class QuadraticNetClassifier(ClassifierMixin, Estimator):
         "tol": [POSITIVE],
         "max_dense": [Interval(Integral, 0, None, closed="left")],
         "random_state": ["random_state"],
+        "class_weight": CLASS_WEIGHT,
     }
 
     def __init__(
@@ -120,6 +125,7 @@ class QuadraticNetClassifier(ClassifierMixin, Estimator):
         tol=1e-10,
         max_dense=6000,
         random_state=None,
+        class_weight=None,
     ):
         self.alpha = alpha
         self.linear_weight = linear_weight
@@ -128,8 +134,9 @@ class QuadraticNetClassifier(ClassifierMixin, Estimator):
         self.tol = tol
         self.max_dense = max_dense
         self.random_state = random_state
+        self.class_weight = class_weight
 
-    def fit(self, X, y):
+    def fit(self, X, y, sample_weight=None):
         """Train, and certify the point that training reached.
 
         Parameters
@@ -137,6 +144,8 @@ class QuadraticNetClassifier(ClassifierMixin, Estimator):
         X : array-like of shape (n, d)
         y : array-like of shape (n,)
             Labels of two or more classes.
+        sample_weight : array-like of shape (n,), default=None
+            Nonnegative; integer weights count as repetitions.
 
         Returns
         -------
@@ -159,39 +168,45 @@ class QuadraticNetClassifier(ClassifierMixin, Estimator):
             X, y = checked_data(self, X, y, dtype=np.float64)
             check_classification_targets(y)
             check_magnitudes(X=X)
+            X, y, weights = merged_samples(X, y, sample_weight, self.class_weight)
             self.classes_, labels = np.unique(y, return_inverse=True)
             if len(self.classes_) < 2:
                 raise ValueError(
                     f"y has one class, {self.classes_[0]!r}, in all {len(y)} samples; a classifier needs two or more."
                 )
             if self.fit_intercept and self.fit_linear:
-                self.center_, self.scale_ = X.mean(axis=0), scales_for_classes(X, labels)
+                self.center_ = np.average(X, axis=0, weights=weights)
+                self.scale_ = scales_for_classes(X, labels, weights)
             else:
-                self.center_, self.scale_ = np.zeros(X.shape[1]), _root_mean_squares(X)
+                self.center_, self.scale_ = np.zeros(X.shape[1]), root_mean_squares(X, weights)
             Z, rng = (X - self.center_) / self.scale_, check_random_state(self.random_state)
             numbers = [1] if len(self.classes_) == 2 else range(len(self.classes_))
             some = selection_samples(len(Z), rng)
-            fits, left_out = zip(*[self._fit_one(Z, np.where(labels == i, 1.0, -1.0), some) for i in numbers])
-            self._store(fits)
+            fits = [self._fit_one((Z, np.where(labels == i, 1.0, -1.0), weights), some) for i in numbers]
+            self._store([fit for fit, _ in fits])
+            left_out = [outputs for _, outputs in fits]
             if left_out[0] is not None:
                 found = left_out[0] > 0.0 if len(numbers) == 1 else np.argmax(left_out, axis=0)
-                better = better_model(X[some], labels[some], (found != labels[some]).astype(float), quadratic=True)
+                losses, w = (found != labels[some]).astype(float), None if weights is None else weights[some]
+                better = better_model(X[some], labels[some], losses, quadratic=True, weights=w)
                 if better is not None:
                     better.warn(type(self).__name__, stacklevel=2)
         return self
 
-    def _fit_one(self, Z, signs, some):
-        """The fit of one class against the rest with a `Separation` or None, and left-out outputs of samples `some`."""
+    def _fit_one(self, samples, some):
+        """The fit of one class against the rest with a `Separation` or None, and left-out outputs of samples `some`.
+
+        `samples` are those of `select_ridge`.
+        """
         loss, plain = LogisticLoss(), ridge_terms(self.fit_intercept, self.fit_linear)
-        grid = RidgeGrid(self.alpha, self.linear_weight)
-        terms, left_out = select_ridge(Z[some], signs[some], loss, plain, grid)
+        terms, left_out = select_ridge(samples, some, loss, plain, RidgeGrid(self.alpha, self.linear_weight))
         options = CertificateOptions(tol=self.tol, max_dense=self.max_dense)
         if terms.alpha > 0:
-            return (fit_convex_loss(Z, signs, loss, terms, options), None), left_out
-        ridged = fit_convex_loss(Z, signs, loss, replace(terms, alpha=_SEPARATING_RIDGE), options)
+            return (fit_convex_loss(samples, loss, terms, options), None), left_out
+        ridged = fit_convex_loss(samples, loss, replace(terms, alpha=_SEPARATING_RIDGE), options)
         separation = find_separation(ridged.problem, ridged.form, ridged.problem.side_params(ridged.form))
         if separation is None:
-            return (fit_convex_loss(Z, signs, loss, terms, options), None), left_out
+            return (fit_convex_loss(samples, loss, terms, options), None), left_out
         how = "strictly" if separation.is_complete else "with samples on the boundary"
         warnings.warn(
             f"a quadratic function separates the classes ({how}, margin {separation.margin:.1e}): without ridge the "
@@ -273,9 +288,3 @@ class QuadraticNetClassifier(ClassifierMixin, Estimator):
         """
         f = self.decision_function(X)
         return self.classes_[(f > 0).astype(int) if f.ndim == 1 else f.argmax(axis=1)]
-
-
-def _root_mean_squares(X):
-    """Root mean square of each column, 1 for columns of zeros."""
-    size = np.sqrt(np.mean(X**2, axis=0))
-    return np.where(size > 0, size, 1.0)

@@ -70,20 +70,23 @@ def selection_samples(n, rng):
     return np.arange(n) if n <= _SELECTION_SAMPLES else rng.choice(n, _SELECTION_SAMPLES, replace=False)
 
 
-def select_ridge(Z, y, loss, terms, grid):
-    """Terms with the ridge and linear weight of the least approximate leave-one-out loss, and left-out outputs (n,).
+def select_ridge(samples, some, loss, terms, grid):
+    """Terms with the ridge and linear weight of the least approximate leave-one-out loss, and left-out outputs.
 
-    Outputs are None if there is nothing to select.
+    `samples` are Z (n, d), y (n,) and weights (n,) or None, and `some` the indices (m,) of those that select. Outputs
+    (m,) are None if there is nothing to select.
     """
     if len(grid.alphas) * len(grid.linear_weights) == 1:
         return replace(terms, alpha=grid.alphas[0], linear_weight=grid.linear_weights[0]), None
+    Z, y, weights = (None if one is None else one[some] for one in samples)
+    weights = None if weights is None else weights / weights.mean()
     best, left_out = (np.inf, 0.0, 1.0), None
     for weight in grid.linear_weights if terms.fit_linear else [1.0]:
-        problem, params = ConvexLossProblem(Z, y, loss, replace(terms, linear_weight=weight)), None
+        problem, params = ConvexLossProblem(Z, y, loss, replace(terms, linear_weight=weight), weights), None
         for alpha in grid.alphas:
             params, _ = minimize_glm(problem.system(alpha), params, _SELECTION_STEPS)
             outputs = _left_out_outputs(problem.system(alpha), params)
-            choice = (float(loss.value(outputs, y).mean()), alpha, weight)
+            choice = (float(np.average(loss.value(outputs, y), weights=weights)), alpha, weight)
             if choice < best:
                 best, left_out = choice, outputs
     return replace(terms, alpha=best[1], linear_weight=best[2]), left_out
@@ -93,7 +96,7 @@ def _left_out_outputs(system, params):
     """Outputs (n,) of samples by fits without them, each approximated by one Newton step."""
     Phi, n, loss, y = system.features, len(system.y), system.loss, system.y
     f = system.outputs(params)
-    slope, weights = loss.slope(f, y), loss.curvature(f, y)
+    slope, weights = system.weights * loss.slope(f, y), system.weights * loss.curvature(f, y)
     hessian = (Phi * (weights / n)[:, None]).T @ Phi + np.diag(system.ridge)
     hessian[np.diag_indices_from(hessian)] += 1e-12 * np.trace(hessian) / len(hessian)
     factor = scipy.linalg.cholesky(hessian, lower=True)
@@ -104,9 +107,9 @@ def _left_out_outputs(system, params):
     return np.clip(f + leverage * slope / (1.0 - share), -limit, limit)
 
 
-def fit_convex_loss(Z, y, loss, terms, options):
-    """Minimize over all forms, factorize with d units of each sign, and certify."""
-    problem, d = ConvexLossProblem(Z, y, loss, terms), Z.shape[1]
+def fit_convex_loss(samples, loss, terms, options):
+    """Minimize over all forms, factorize with d units of each sign, and certify; samples as of `select_ridge`."""
+    problem, d = ConvexLossProblem(*samples[:2], loss, terms, samples[2]), samples[0].shape[1]
     form, history = problem.minimize()
     v = np.repeat([1.0, -1.0], d)
     W, _ = factorize(form, v)
@@ -115,11 +118,12 @@ def fit_convex_loss(Z, y, loss, terms, options):
     return ConvexLossFit(problem, W, v, form, coef, intercept, history, certificate)
 
 
-def fit_targets(Z, y, loss, terms, means):
+def fit_targets(samples, loss, terms, means):
     """The fit of a Poisson or Huber loss, outputs in units of y; `means` are the `RidgeGrid`, options and the rng.
 
     Huber losses are scaled to delta 1, with an intercept about the median: the ridge then has the same meaning.
     """
+    Z, y, weights = samples
     loss, offset, unit = checked_loss(loss, y), 0.0, 1.0
     if loss.name == "poisson" and not y.any():
         raise ValueError(
@@ -130,8 +134,8 @@ def fit_targets(Z, y, loss, terms, means):
         loss, y = Huber(1.0), (y - offset) / unit
     grid, options, rng = means
     some = selection_samples(len(Z), rng)
-    terms, _ = select_ridge(Z[some], y[some], loss, terms, grid)
-    fit = fit_convex_loss(Z, y, loss, terms, options)
+    terms, _ = select_ridge((Z, y, weights), some, loss, terms, grid)
+    fit = fit_convex_loss((Z, y, weights), loss, terms, options)
     numbers = {"form": unit * fit.form, "coef": unit * fit.coef, "intercept": unit * fit.intercept + offset}
     return replace(fit, W=np.sqrt(unit) * fit.W, **numbers)
 

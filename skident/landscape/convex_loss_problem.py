@@ -28,7 +28,7 @@ _DAMPING_FACTOR = 10.0  # between steps that fail or succeed
 
 @dataclass(frozen=True)
 class GeneralizedLinear:
-    """``mean loss(Phi params + offset, y) + alpha / 2 |params|^2``, the last `n_free` params without ridge."""
+    """``mean w loss(Phi params + offset, y) + alpha / 2 |params|^2``, the last `n_free` params without ridge."""
 
     loss: object
     y: np.ndarray
@@ -36,6 +36,7 @@ class GeneralizedLinear:
     alpha: float
     n_free: int
     offset: np.ndarray | float = 0.0
+    weights: np.ndarray | float = 1.0  # of the samples, with mean one
 
     @functools.cached_property
     def ridge(self):
@@ -52,7 +53,7 @@ class GeneralizedLinear:
         """The objective."""
         with np.errstate(over="ignore", invalid="ignore"):
             losses = self.loss.value(self.outputs(params), self.y)
-        return float(losses.mean() + 0.5 * (self.ridge @ params**2))
+        return float((self.weights * losses).mean() + 0.5 * (self.ridge @ params**2))
 
 
 def minimize_glm(problem, start=None, max_iter=_MOST_STEPS):
@@ -66,12 +67,12 @@ def minimize_glm(problem, start=None, max_iter=_MOST_STEPS):
     sizes = np.abs(Phi)
     for _ in range(max_iter if len(params) else 0):
         f = problem.outputs(params)
-        slope = problem.loss.slope(f, problem.y)
+        slope = problem.weights * problem.loss.slope(f, problem.y)
         gradient = Phi.T @ slope / n + problem.ridge * params
         rounding = sizes.T @ np.abs(slope) / n + problem.ridge * np.abs(params)
         if (np.abs(gradient) <= _SLOPE_ROUNDINGS * eps * rounding).all():
             break
-        hessian = (Phi * (problem.loss.curvature(f, problem.y) / n)[:, None]).T @ Phi
+        hessian = (Phi * (problem.weights * problem.loss.curvature(f, problem.y) / n)[:, None]).T @ Phi
         hessian[np.diag_indices_from(hessian)] += problem.ridge
         step, other, damping = _lower(problem, params, value, gradient, (hessian, damping))
         if step is None:
@@ -97,7 +98,7 @@ def _lower(problem, params, value, gradient, model):
             if damping <= _LEAST_DAMPING and other <= value * (1.0 + 4.0 * np.finfo(float).eps):
                 # At the rounding of the loss the gradient still decides; one more step if it falls by half.
                 moved = params + step
-                slope = problem.loss.slope(problem.outputs(moved), problem.y)
+                slope = problem.weights * problem.loss.slope(problem.outputs(moved), problem.y)
                 after = problem.features.T @ slope / len(slope) + problem.ridge * moved
                 if np.linalg.norm(after) <= 0.5 * np.linalg.norm(gradient):
                     return step, other, damping
@@ -113,11 +114,13 @@ class ConvexLossProblem:
 
         f(M) = min_{b, c}  1/n sum_i loss(x_i^T M x_i + b . x_i + c, y_i)
                            + alpha/2 (||M||_F^2 + ||b||^2 / linear_weight)
+
+    With `weights` (n,) of mean one, the losses and their derivatives have these factors.
     """
 
-    def __init__(self, X, y, loss, terms=NO_TERMS):
+    def __init__(self, X, y, loss, terms=NO_TERMS, weights=None):
         self.X, self.y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
-        self.loss, self.terms = loss, terms
+        self.loss, self.terms, self.weights = loss, terms, 1.0 if weights is None else weights
         self.n, self.d = self.X.shape
         self.q = self.d * (self.d + 1) // 2
         self.alpha = float(terms.alpha)
@@ -150,8 +153,8 @@ class ConvexLossProblem:
         return np.einsum("ij,ij->i", self.X @ M, self.X)
 
     def adjoint(self, u):
-        """``1/n sum_i u_i x_i x_i^T`` (d, d)."""
-        R = (self.X * (u / self.n)[:, None]).T @ self.X
+        """``1/n sum_i w_i u_i x_i x_i^T`` (d, d)."""
+        R = (self.X * (self.weights * u / self.n)[:, None]).T @ self.X
         return 0.5 * (R + R.T)
 
     def split(self, side):
@@ -162,7 +165,7 @@ class ConvexLossProblem:
     def side_params(self, M):
         """Optimal parameters of the side features for a given M."""
         parts = (self.loss, self.y, self.side_features, self.alpha, int(self.terms.fit_intercept))
-        return minimize_glm(GeneralizedLinear(*parts, self.forms(M)))[0]
+        return minimize_glm(GeneralizedLinear(*parts, self.forms(M), self.weights))[0]
 
     def side_terms(self, M):
         """The optimal linear terms b (d,) and constant c for a given M."""
@@ -201,7 +204,7 @@ class ConvexLossProblem:
     def target_value(self):
         """Loss of the best constant (of 0 without intercept): the scale of losses."""
         free = int(self.terms.fit_intercept)
-        constant = GeneralizedLinear(self.loss, self.y, np.ones((self.n, free)), 0.0, free)
+        constant = GeneralizedLinear(self.loss, self.y, np.ones((self.n, free)), 0.0, free, weights=self.weights)
         return constant.value(minimize_glm(constant)[0])
 
     @functools.cached_property
@@ -219,7 +222,7 @@ class ConvexLossProblem:
         """The same problem as a `GeneralizedLinear`, for another ridge if one is given."""
         n_free, alpha = int(self.terms.fit_intercept), self.alpha if alpha is None else alpha
         features = np.hstack([self._reduced[0], np.ones((self.n, n_free))])
-        return GeneralizedLinear(self.loss, self.y, features, alpha, n_free)
+        return GeneralizedLinear(self.loss, self.y, features, alpha, n_free, weights=self.weights)
 
     def unpack(self, params):
         """M (d, d) and the parameters of the side features, of the parameters of `system`."""
@@ -243,7 +246,7 @@ class LossPoint:
         self.slopes = problem.loss.slope(self.outputs, problem.y)
         penalized = side[: len(side) - int(problem.terms.fit_intercept)]
         ridge = 0.5 * problem.alpha * (float(np.sum(M * M)) + float(penalized @ penalized))
-        self.value = float(problem.loss.value(self.outputs, problem.y).mean()) + ridge
+        self.value = float((problem.weights * problem.loss.value(self.outputs, problem.y)).mean()) + ridge
         self.gradient = problem.adjoint(self.slopes) + problem.alpha * M
 
     def hessian_product(self, N):
@@ -251,7 +254,7 @@ class LossPoint:
         problem, S = self.problem, self.problem.side_features
         weights, forms = problem.loss.curvature(self.outputs, problem.y), problem.forms(N)
         if S.shape[1]:
-            weighted = S * (weights / problem.n)[:, None]
+            weighted = S * (problem.weights * weights / problem.n)[:, None]
             ridge = np.full(S.shape[1], problem.alpha)
             ridge[len(ridge) - int(problem.terms.fit_intercept) :] = 0.0
             hessian = weighted.T @ S + np.diag(ridge)

@@ -85,7 +85,7 @@ class QuadraticSystem:
 
     Phi (n, p) has a row ``(svec(x x^T), sqrt(linear_weight) x) / sqrt(n)`` per sample x, centered if there is an
     intercept. The system's matrix is ``Phi Phi^T + alpha`` (n, n) if there are at most as many samples as unknowns
-    (`dual`), else ``Phi^T Phi + alpha`` (p, p).
+    (`dual`), else ``Phi^T Phi + alpha`` (p, p). Rows and targets are multiplied by the roots of the samples' weights.
     """
 
     def __init__(self, problem):
@@ -94,11 +94,13 @@ class QuadraticSystem:
         self.q = problem.d * (problem.d + 1) // 2
         self.n_unknowns = problem.n_unknowns
         self.root = np.sqrt(problem.linear_weight)
-        self.target = self._centered(problem.y / np.sqrt(problem.n))
+        self.roots = problem.roots / np.sqrt(problem.n)
+        self.constant = self.roots / np.linalg.norm(self.roots)
+        self.target = self._centered(self.roots * problem.y)
 
     def _centered(self, u):
-        """u minus its mean if there is an intercept."""
-        return u - u.mean() if self.problem.fit_intercept else u
+        """u minus its part along the constant if there is an intercept."""
+        return u - self.constant * (self.constant @ u) if self.problem.fit_intercept else u
 
     def pack(self, M, b):
         """The unknowns (p,) of a form M and its linear terms b."""
@@ -111,19 +113,19 @@ class QuadraticSystem:
         values = p.forms(smat(params[: self.q], p.d))
         if p.fit_linear:
             values = values + p.linear_inputs @ (self.root * params[self.q :])
-        return self._centered(values / np.sqrt(p.n))
+        return self._centered(self.roots * values)
 
     def adjoint(self, u):
         """Phi^T u, (p,)."""
         p, u = self.problem, self._centered(u)
-        linear = [self.root * (p.linear_inputs.T @ u) / np.sqrt(p.n)] if p.fit_linear else []
-        return np.concatenate([svec(p.adjoint(u * np.sqrt(p.n))), *linear])
+        linear = [self.root * (p.linear_inputs.T @ (self.roots * u))] if p.fit_linear else []
+        return np.concatenate([svec(p.adjoint(u / self.roots)), *linear])
 
     def _features(self, rows=slice(None)):
-        """Rows of Phi, not centered."""
+        """Rows of Phi, neither centered nor multiplied by roots."""
         p = self.problem
         linear = [self.root * p.linear_inputs[rows]] if p.fit_linear else []
-        return np.hstack([svec_outer(p.X[rows]), *linear]) / np.sqrt(p.n)
+        return np.hstack([svec_outer(p.X[rows]), *linear])
 
     def _kernel(self, dtype):
         """Phi Phi^T (n, n)."""
@@ -134,22 +136,23 @@ class QuadraticSystem:
         if p.fit_linear:
             Z = (self.root * p.linear_inputs).astype(dtype)
             K += Z @ Z.T
-        K /= p.n
         if p.fit_intercept:
-            means = K.mean(axis=0)
+            means = np.average(K, axis=0, weights=p.weights).astype(dtype)
             K -= means[None, :]
             K -= means[:, None]
-            K += means.mean()
+            K += dtype(np.average(means, weights=p.weights))
+        K *= self.roots.astype(dtype)
+        K *= self.roots.astype(dtype)[:, None]
         return K
 
     def _gram(self, dtype):
         """Phi^T Phi (p, p), in chunks."""
         p, size = self.problem, max(1, _CHUNK // self.n_unknowns)
         chunks = [slice(i, i + size) for i in range(0, p.n, size)]
-        mean = sum(self._features(c).sum(axis=0) for c in chunks) / p.n if p.fit_intercept else 0.0
+        mean = sum(self.roots[c] ** 2 @ self._features(c) for c in chunks) if p.fit_intercept else 0.0
         G = np.zeros((self.n_unknowns, self.n_unknowns), dtype=dtype)
         for c in chunks:
-            F = (self._features(c) - mean).astype(dtype)
+            F = (self.roots[c, None] * (self._features(c) - mean)).astype(dtype)
             G += F.T @ F
         return G
 
@@ -159,8 +162,7 @@ class QuadraticSystem:
             values, U = np.linalg.eigh(self._kernel(np.float64))
             kept = values > NULL_EIGENVALUE * max(values[-1], 0.0)
             return U[:, kept], values[kept]
-        F = self._features()
-        F = F - F.mean(axis=0) if self.problem.fit_intercept else F
+        F = self.roots[:, None] * self.problem.centered(self._features())
         values, V = np.linalg.eigh(F.T @ F)
         kept = values > NULL_EIGENVALUE * max(values[-1], 0.0)
         return (F @ V[:, kept]) / np.sqrt(values[kept]), values[kept]
@@ -170,7 +172,7 @@ class QuadraticSystem:
         A = self._kernel(dtype) if self.dual else self._gram(dtype)
         diagonal = np.einsum("ii->i", A)
         if self.dual and self.problem.fit_intercept:  # the constant direction, which is orthogonal to the target
-            A += diagonal.mean() / self.problem.n
+            A += np.outer((diagonal.mean() * self.constant).astype(dtype), self.constant.astype(dtype))
         # Single precision loses the small eigenvalues; they are shifted away from zero.
         mean = float(diagonal.mean())
         diagonal += dtype(self.problem.alpha + _SHIFT[dtype] * mean)
@@ -220,10 +222,10 @@ class QuadraticSystem:
     def solve_by_svd(self, start):
         """The unknowns from all singular values of Phi above rounding; without ridge nearest to `start`."""
         F = self._features()
-        before = np.linalg.norm(F, axis=0)
+        before = np.linalg.norm(self.roots[:, None] * F, axis=0)
         if self.problem.fit_linear:  # centered already
-            before[self.q :] = self.root * np.sqrt(np.mean(self.problem.X**2, axis=0))
-        F = F - F.mean(axis=0) if self.problem.fit_intercept else F
+            before[self.q :] = self.root * np.linalg.norm(self.roots[:, None] * self.problem.X, axis=0)
+        F = self.roots[:, None] * self.problem.centered(F)
         sizes = np.linalg.norm(F, axis=0)
         # A centered constant column is rounding, and must not be scaled up.
         constant = sizes <= 10.0 * np.finfo(float).eps * before

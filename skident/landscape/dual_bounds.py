@@ -11,7 +11,6 @@ from skident.linalg import smat, svd, svec, svec_outer
 from .bounded_sums import BoundedSums, deflated, gamma, inflated, norm_upper_bound, normalized, precisions
 from .descent import newton_step
 from .exact_arithmetic import independent_inputs
-from .problem import QuadraticProblem
 from .quadratic_form import BOTH_SIGNS
 from .unpenalized_columns import unpenalized_columns
 
@@ -35,15 +34,20 @@ def dual_bound(problem, u, signs=BOTH_SIGNS, dtype=None):
     In extended precision (`numpy.longdouble`, if it is an IEEE format) up to ``n d^2 = 3e7``, double precision beyond.
     Distances to the semidefinite cone are bounded by the distance to ``V max(L, 0) V^T`` of a computed
     eigendecomposition, which is semidefinite whatever V is.
+
+    With weights w of the samples, u is multiplied by them, and ``||u||^2`` is ``sum u_i^2 / w_i``; there is no bound
+    without ridge then.
     """
     normal, _, y_exponent = normalized(problem)
-    u = np.ldexp(np.asarray(u, dtype=np.float64), -y_exponent)
+    u = np.ldexp(problem.weighted(np.asarray(u, dtype=np.float64)), -y_exponent)
     if normal is None or not (np.isfinite(u).all() and u.any()):
         return 0.0
     rows = BoundedSums(normal, dtype)
     u = u.astype(rows.dtype)
     if normal.alpha > 0:
         bound = _with_ridge(rows, u, signs)
+    elif normal.weights is not None:
+        bound = 0.0
     elif signs.plus == signs.minus:
         free = unpenalized_columns(rows, forms=signs.plus)
         bound = 0.0 if free is None else _projected_bound(rows, u, free)
@@ -55,7 +59,7 @@ def dual_bound(problem, u, signs=BOTH_SIGNS, dtype=None):
 def _one_sign(rows, u, signs):
     """No ridge, one sign: u is not modified, and nothing is proven if R_u is not semidefinite."""
     sign, problem = 1.0 if signs.plus else -1.0, rows.problem
-    rows = BoundedSums(QuadraticProblem(problem.X, sign * problem.y, problem.terms), rows.dtype)
+    rows = BoundedSums(problem.changed(y=sign * problem.y), rows.dtype)
     u, has_terms = sign * u, problem.fit_intercept or problem.fit_linear
     free = unpenalized_columns(rows, forms=False) if has_terms else None
     if has_terms and free is None:
@@ -91,24 +95,24 @@ def _projected_bound(rows, u, free):
 
 
 def _with_ridge(rows, u, signs):
-    """With a ridge: u stands for itself minus its mean."""
+    """With a ridge: u stands for itself minus the multiple of the weights that makes its sum zero."""
     problem, n = rows.problem, rows.n
-    mean = 0.0
+    mean, w = 0.0, rows.weights.astype(float)
     if problem.fit_intercept:
-        u = u - u.mean()
+        u = u - rows.weights * (u.sum() / rows.weights.sum())
         total, error = rows.total(u)
-        mean = inflated((abs(float(total)) + error) / n)
+        mean = inflated((abs(float(total)) + error) / w.sum() * 1.000001)
     S, error = rows.second_moments(u)
-    error += mean * inflated(np.sum(rows.squares) * 1.000001)
+    error += mean * inflated(w @ rows.squares * 1.000001)
     wrong = _distance_to_cone(S, signs) + (error if signs.plus or signs.minus else 0.0)
-    quadratic = rows.square(u) / (2.0 * n) + inflated(wrong / n) ** 2 / (2.0 * problem.alpha)
+    quadratic = rows.weighted_square(u, inverse=True) / (2.0 * n) + inflated(wrong / n) ** 2 / (2.0 * problem.alpha)
     if problem.fit_linear:
         s, error = rows.first_moments(u)
         size = norm_upper_bound(s) + error
-        size += mean * inflated(np.sum(np.sqrt(rows.squares)) * 1.000001)
+        size += mean * inflated(w @ np.sqrt(rows.squares) * 1.000001)
         quadratic += problem.linear_weight * inflated(size / n) ** 2 / (2.0 * problem.alpha)
     product, rounding = rows.dot(u, rows.y)
-    total, error = rows.total(rows.y)
+    total, error = rows.dot(rows.weights, rows.y)
     lost = inflated(rounding + mean * (abs(float(total)) + error))
     linear = deflated((deflated(-float(product)) - lost) / n)
     return deflated(linear**2 / (4.0 * inflated(quadratic))) if np.isfinite(quadratic) else 0.0
@@ -144,8 +148,8 @@ def least_squares_bound(problem, accuracy=0.0):
     precision is within `accuracy`. Nothing is proven if there are fewer samples than unknowns p, or the Gram matrix has
     an eigenvalue below about ``1e-15 p`` of its trace. O(n p^2) once.
     """
-    normal, _, y_exponent = normalized(QuadraticProblem(problem.X, problem.y, problem.terms.without_ridge()))
-    if normal is None:
+    normal, _, y_exponent = normalized(problem.changed(terms=problem.terms.without_ridge()))
+    if normal is None or problem.weights is not None:
         return LeastSquaresBound()
     found, formats = LeastSquaresBound(), precisions(normal)
     rows = BoundedSums(normal, formats[0])
@@ -168,7 +172,7 @@ def one_sign_bound(problem, M, signs, dtype=None):
     that allows no descent. 0 if nothing better can be proven in floating point.
     """
     sign = 1.0 if signs.plus else -1.0
-    positive = QuadraticProblem(problem.X, sign * problem.y, problem.terms.without_ridge())
+    positive = problem.changed(y=sign * problem.y, terms=problem.terms.without_ridge())
     normal, exponents, y_exponent = normalized(positive)
     if normal is None:
         return 0.0
@@ -203,7 +207,7 @@ def _whitening(problem, dtype):
         kept = independent_inputs(problem)
         if not kept or len(kept) == problem.d:
             return None
-        problem = QuadraticProblem(problem.X[:, kept], problem.y, problem.terms)
+        problem = problem.changed(X=problem.X[:, kept])
         T = _whitener(problem)
     rows, has_terms = BoundedSums(problem, dtype), problem.fit_intercept or problem.fit_linear
     free = unpenalized_columns(rows, forms=False) if has_terms else None
@@ -211,9 +215,7 @@ def _whitening(problem, dtype):
         return None
     direction = np.ones(problem.n, dtype=rows.dtype)
     if has_terms:
-        white = QuadraticProblem(
-            problem.linear_inputs @ T if problem.fit_linear else problem.X @ T, problem.y, problem.terms
-        )
+        white = problem.changed(X=problem.linear_inputs @ T if problem.fit_linear else problem.X @ T)
         direction = free.without(_definite_direction(white).astype(rows.dtype))
     S = rows.second_moments(direction)[0].astype(float)
     definite = float(np.linalg.eigvalsh(T.T @ S @ T)[0])

@@ -78,13 +78,27 @@ def exact_least_loss(problem, forms=True):
             return None
         if len(pivots) == problem.n:
             return 0.0
-    return _least(columns, target, pivots, penalties, y_exponent)
+    transposed, weight_exponent = _weighted_transpose(columns, problem)
+    weighted, _ = _weighted_transpose(target, problem)
+    return _least((columns, transposed), (target, weighted), pivots, penalties, 2 * y_exponent + weight_exponent)
 
 
-def _least(columns, target, pivots, penalties, y_exponent):
-    """Lower bound of ``min ||C t - y||^2 / 2n`` plus penalties over pivot columns; None if no precision suffices."""
-    transposed, n = columns.transpose(), columns.nrows()
-    gram, right, square = transposed * columns, transposed * target, (target.transpose() * target)[0, 0]
+def _weighted_transpose(columns, problem):
+    """``C^T diag(w) 2^-e`` of columns C (n, p) for the weights w of the samples, and e; integers."""
+    if problem.weights is None:
+        return columns.transpose(), 0
+    weights, exponent = _integers(problem.weights)
+    rows = [[w * int(a) for a in row] for w, row in zip(weights.tolist(), columns.tolist())]
+    return fmpz_mat(columns.nrows(), columns.ncols(), sum(rows, [])).transpose(), exponent
+
+
+def _least(columns, target, pivots, penalties, exponent):
+    """Lower bound of ``min ||C t - y||^2 / 2n`` plus penalties over pivot columns; None if no precision suffices.
+
+    Columns and target are pairs of themselves and their transposes times weights; squares are in units of 2^exponent.
+    """
+    (columns, transposed), (target, weighted), n = columns, target, columns[0].nrows()
+    gram, right, square = transposed * columns, transposed * target, (weighted * target)[0, 0]
     size = len(pivots)
     for precision in _PRECISIONS:
         with flint.ctx.workprec(precision):
@@ -97,7 +111,7 @@ def _least(columns, target, pivots, penalties, y_exponent):
                 except ZeroDivisionError:  # not yet known to be regular
                     continue
             if least.rad() <= arb(square) * _RELATIVE_RADIUS:
-                return max(0.0, rounded_down(least * arb(2) ** (2 * y_exponent) / (2 * n)))
+                return max(0.0, rounded_down(least * arb(2) ** exponent / (2 * n)))
     return None
 
 
@@ -110,7 +124,7 @@ def _system(gram, pivots, penalties):
 
 
 def remaining_square(problem, residual):
-    """``min_{b, c} sum_i (b . x_i + c + r_i)^2 + n alpha ||b||^2 / linear_weight`` in balls.
+    """``min_{b, c} sum_i w_i (b . x_i + c + r_i)^2 + n alpha ||b||^2 / linear_weight`` in balls.
 
     `residual` is a list of n balls; y is not used. None if the current precision does not suffice.
     """
@@ -121,14 +135,15 @@ def remaining_square(problem, residual):
     else:
         columns, penalties = _columns(_integer_inputs(problem), problem, forms=False), None
         pivots = _independent(columns.transpose() * columns)
-    square = sum((r * r for r in residual), arb(0))
+    weights, exponent = ([1] * problem.n, 0) if problem.weights is None else _integers(problem.weights)
+    unit, square = arb(2) ** exponent, sum((arb(flint.fmpz(int(w))) * r * r for w, r in zip(weights, residual)), arb(0))
     if not pivots:
-        return None if pivots is None else square
-    transposed = columns.transpose()
+        return None if pivots is None else unit * square
+    transposed, _ = _weighted_transpose(columns, problem)
     h = arb_mat(transposed) * arb_mat([[r] for r in residual])
     h = arb_mat([[h[i, 0]] for i in pivots])
     try:
-        return square - (h.transpose() * _system(transposed * columns, pivots, penalties).solve(h))[0, 0]
+        return unit * (square - (h.transpose() * _system(transposed * columns, pivots, penalties).solve(h))[0, 0])
     except ZeroDivisionError:
         return None
 
@@ -205,6 +220,8 @@ def _pivots(reduced, rank):
 def _penalties(problem, forms, exponent):
     """Penalties of the squared coefficients of `_columns`, for inputs in units of ``2^exponent``, as fractions."""
     whole = problem.n * Fraction(problem.alpha)
+    if problem.weights is not None:  # sums of squares are in units of a power of two
+        whole /= Fraction(2) ** _integers(problem.weights)[1]
     unit = Fraction(2) ** (2 * exponent)
     i, j = np.triu_indices(problem.d)
     # An entry beside the diagonal counts twice in the norm and is half of its column's coefficient.
@@ -224,15 +241,16 @@ def independent_inputs(problem):
 
 def repeated_inputs_bound(problem):
     """Lower bound for all functions of the inputs: the spread of y among equal inputs; number of distinct inputs."""
-    rows, groups = np.unique(problem.X + 0.0, axis=0, return_inverse=True)
-    if len(rows) == problem.n:
+    distinct, groups = np.unique(problem.X + 0.0, axis=0, return_inverse=True)
+    if len(distinct) == problem.n:
         return 0.0, problem.n
     order = np.argsort(groups.ravel(), kind="stable")
     bounds = np.flatnonzero(np.diff(groups.ravel()[order])) + 1
     with flint.ctx.workprec(256):
         within = arb(0)
-        for targets in np.split(problem.y[order], bounds):
-            balls = [arb(value) for value in targets.tolist()]
-            mean = sum(balls, arb(0)) / len(balls)
-            within += sum(((ball - mean) ** 2 for ball in balls), arb(0))
-        return max(0.0, rounded_down(within / (2 * problem.n))), len(rows)
+        for rows in np.split(order, bounds):
+            balls = [arb(value) for value in problem.y[rows].tolist()]
+            weights = [arb(value) for value in problem.weighted(np.ones(problem.n))[rows].tolist()]
+            mean = sum((w * ball for w, ball in zip(weights, balls)), arb(0)) / sum(weights, arb(0))
+            within += sum((w * (ball - mean) ** 2 for w, ball in zip(weights, balls)), arb(0))
+        return max(0.0, rounded_down(within / (2 * problem.n))), len(distinct)

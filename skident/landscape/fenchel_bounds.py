@@ -3,7 +3,8 @@
 For any u in the domain of the conjugate, with sum 0 if there is an intercept, every network's loss is at least
 ``-mean conjugate(u) - |R|^2 / (2 alpha)``, R being the parts of ``1/n sum_i u_i (x_i x_i^T, x_i)`` along which output
 weights of the given signs can descend. Without ridge it is at least ``-mean conjugate(u) - |R| radius`` for all
-networks whose parameters have at most the norm `radius`.
+networks whose parameters have at most the norm `radius`. With weights w of the samples, u is ``w_i`` times a number in
+the domain, and the first term is the mean of ``w_i conjugate(u_i / w_i)``.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def loss_upper_bound(problem, W, v, point):
     size = float(np.linalg.norm(M) + gamma * np.linalg.norm(quadratic_form(np.abs(W), np.abs(v))))
     penalized = point.side[: len(point.side) - int(problem.terms.fit_intercept)]
     ridge = 0.5 * problem.alpha * (size**2 + float(penalized @ penalized)) * (1.0 + gamma)
-    return (math.fsum(values) / problem.n + ridge) * (1.0 + 4.0 * EPS)
+    return (math.fsum(problem.weights * values) / problem.n + ridge) * (1.0 + 4.0 * EPS)
 
 
 def dual_lower_bound(problem, u, signs, slack):
@@ -53,10 +54,10 @@ def dual_lower_bound(problem, u, signs, slack):
     u = _on_grid(problem, u)
     if u is None:
         return DualBound(-np.inf, np.inf if problem.alpha else 0.0)
-    loss, y = problem.loss, problem.y
-    conjugates = loss.conjugate(u, y) + _EVALUATION * EPS * loss.conjugate_magnitude(u, y)
-    value = -math.fsum(conjugates) / problem.n
-    value -= 4.0 * EPS * abs(value)
+    loss, y, each = problem.loss, problem.y, u / problem.weights
+    conjugates = loss.conjugate(each, y) + _EVALUATION * EPS * loss.conjugate_magnitude(each, y)
+    value = -math.fsum(problem.weights * conjugates) / problem.n
+    value -= 4.0 * EPS * math.fsum(np.abs(problem.weights * conjugates)) / problem.n
     norm = _slope_norm(problem, u, signs)
     if problem.alpha > 0:
         return DualBound(float(value - norm**2 / (2.0 * problem.alpha) * (1.0 + 8.0 * EPS)))
@@ -67,11 +68,11 @@ def dual_lower_bound(problem, u, signs, slack):
 
 def dual_candidates(problem, point):
     """Yield dual variables at a point: its slopes, and these projected on the equations of the dual problem."""
-    yield point.slopes
+    u = problem.weights * point.slopes
+    yield u
     if problem.alpha > 0:
         return
-    Phi, u = problem.features, point.slopes
-    weights = problem.loss.curvature(point.outputs, problem.y)
+    Phi, weights = problem.features, problem.weights * problem.loss.curvature(point.outputs, problem.y)
     values, vectors = np.linalg.eigh((Phi * weights[:, None]).T @ Phi)
     kept = values > NULL_EIGENVALUE * max(float(values[-1]), 0.0)
     inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
@@ -82,7 +83,7 @@ def dual_candidates(problem, point):
 
 def _on_grid(problem, u):
     """u rounded to multiples of a power of two, within the domain and with sum 0 if there is an intercept, or None."""
-    lower, upper = problem.loss.domain(problem.y)
+    lower, upper = (problem.weights * (1.0 - 4.0 * EPS) * bound for bound in problem.loss.domain(problem.y))
     size = float(np.abs(u).max(initial=0.0))
     if not 0.0 < size < np.inf:
         return np.zeros_like(u) if size == 0.0 else None

@@ -25,24 +25,31 @@ class HeldOutScores:
     better: BetterModel | None = None  # a model that is clearly better than the network, on at most 1,000 samples
 
 
-def held_out_scores(X, y, choice):
-    """`HeldOutScores` of X (n, d), y (n,) for a `RidgeSelection`."""
-    X, y = X[choice.rows], y[choice.rows]
-    variance = float(np.mean((y - y.mean()) ** 2))
+def held_out_scores(X, y, choice, weights=None):
+    """`HeldOutScores` of X (n, d), y (n,) with `weights` (n,) for a `RidgeSelection`."""
+    X, y, w = X[choice.rows], y[choice.rows], None if weights is None else weights[choice.rows]
+    w = w if w is None else w / w.mean()
+    variance = _variance(y, w)
     if variance == 0.0 or len(y) < 3:
         return HeldOutScores()
     quadratic, linear = (1.0 - float(np.mean(s)) / variance for s in (choice.squares, choice.linear_squares))
     if choice.alpha == 0.0:
         return HeldOutScores(quadratic, linear)
-    return HeldOutScores(quadratic, linear, better_model(X, y, choice.squares, quadratic=True))
+    losses = choice.squares if w is None else choice.squares / w
+    return HeldOutScores(quadratic, linear, better_model(X, y, losses, quadratic=True, weights=w))
 
 
 def linear_score(problem):
     """Leave-one-out R^2 of a linear model with its best ridge; NaN for fewer than three samples or constant targets."""
-    variance = float(np.mean((problem.y - problem.y.mean()) ** 2))
+    variance = _variance(problem.y, problem.weights)
     if variance == 0.0 or problem.n < 3:
         return np.nan
     return 1.0 - float(np.mean(linear_errors(problem)[0])) / variance
+
+
+def _variance(y, weights):
+    """Variance of y (n,) with weights (n,) or None."""
+    return float(np.average((y - np.average(y, weights=weights)) ** 2, weights=weights))
 
 
 def warn_of_model_class(scores, in_sample, name):

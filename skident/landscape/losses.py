@@ -13,6 +13,9 @@ from scipy.special import expit, xlog1py, xlogy
 __all__ = ["Huber", "HuberLoss", "LogisticLoss", "PoissonLoss", "checked_loss"]
 
 _LARGEST_EXPONENT = 700.0  # exp of more overflows
+# Change of ``(1 - p) log(1 - p)`` by a rounding of p, over that rounding, divided by the 16 roundings of an evaluation:
+# at most ``|log eps|`` / 16.
+_ROUNDED_SHARE = 3.0
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,8 @@ class LogisticLoss:
         return self.value(f, y)
 
     def conjugate_magnitude(self, u, y):
-        """Magnitudes (n,) of the terms of `conjugate`."""
-        return -self.conjugate(u, y)
+        """Magnitudes (n,) of the terms of `conjugate`, and the effect of a rounding of u."""
+        return _ROUNDED_SHARE - self.conjugate(u, y)
 
 
 @dataclass(frozen=True)

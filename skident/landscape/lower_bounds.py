@@ -11,7 +11,6 @@ from .convex_solver import ConvexSolution, least_squares_size, solve_convex
 from .descent import polished_form
 from .dual_bounds import dual_bound, least_squares_bound, one_sign_bound
 from .exact_arithmetic import exact_least_loss, exact_order, repeated_inputs_bound
-from .problem import QuadraticProblem
 
 __all__ = ["LowerBound", "lower_bound"]
 
@@ -75,7 +74,7 @@ def _bounds(problem, M, signs, means):
     yield from (_least_squares_with_ridge if problem.alpha > 0 else _least_squares)(problem, means)
     # Ridges too small for weak duality in double precision are left out: that lowers the loss by what they cost.
     if problem.alpha > 0 and 0.5 * problem.alpha * float(np.sum(M * M)) <= 1e-13 * problem.target_value:
-        bare = QuadraticProblem(problem.X, problem.y, problem.terms.without_ridge())
+        bare = problem.changed(terms=problem.terms.without_ridge())
         yield from _bounds(bare, M, signs, replace(means, solution=None))
     if signs.plus != signs.minus and collinearity(problem) < _COLLINEAR:
         what = f"the inputs are collinear to {collinearity(problem):.0e}"
@@ -84,6 +83,9 @@ def _bounds(problem, M, signs, means):
 
 def _one_sign(problem, M, signs):
     """Bounds for output weights of one sign without ridge, at M and at a nearby minimizer to the last digits."""
+    if problem.weights is not None:
+        yield LowerBound(0.0, "", "for weighted samples, bounds for output weights of one sign need a ridge, alpha > 0")
+        return
     how = "weak duality at the point's residual, shifted until R is definite"
     yield from (LowerBound(one_sign_bound(problem, M, signs, dtype), how) for dtype in precisions(problem))
     M, how = polished_form(problem, M, 1.0 if signs.plus else -1.0), how.replace("the point's", "a nearby minimizer's")

@@ -74,8 +74,8 @@ def _in_floats(rows, W, v):
     X, y = np.abs(problem.X), np.abs(rows.y).astype(float)
     rounding = gamma(len(W) + 2 * rows.d + 12, rows.dtype) * np.sum((X @ sizes) * X, axis=1)
     rounding += gamma(rows.d + 12, rows.dtype) * (X @ np.abs(b) + abs(c) + y)
-    root = np.sqrt(rows.square(residual)) + norm_upper_bound(rounding)
-    value, above = 0.5 * float(residual @ residual) / rows.n, 0.5 * inflated(root**2) / rows.n
+    root = np.sqrt(rows.weighted_square(residual)) + norm_upper_bound(problem.roots * rounding)
+    value, above = 0.5 * float(residual @ (rows.weights * residual)) / rows.n, 0.5 * inflated(root**2) / rows.n
     if problem.alpha > 0:
         half, size = 0.5 * problem.alpha, norm_upper_bound(M)
         larger = size + gamma(len(W) + 4, rows.dtype) * norm_upper_bound(sizes)
@@ -94,7 +94,7 @@ def _terms(problem, residual_at, repeats=3):
         elif problem.fit_linear:  # the ridge is on all of b, so what is left is refitted with b
             b = problem.remaining(left - problem.linear_inputs @ b)[1]
         if problem.fit_intercept:
-            c = c - float(np.mean(np.asarray(residual_at(b, c)).astype(float)))
+            c = c - float(np.average(np.asarray(residual_at(b, c)).astype(float), weights=problem.weights))
     return b, c
 
 

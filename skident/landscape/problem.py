@@ -94,19 +94,39 @@ class QuadraticProblem:
                            + alpha/2 (||M||_F^2 + ||b||^2 / linear_weight)
 
     This is a convex quadratic function; without b, c and alpha it is eq. (1.4) of Soltanolkotabi, Javanmard, Lee (2017,
-    revised 2022) at ``M = W^T D_v W``. With an intercept, `y` is stored minus a large mean `y_offset`, exactly: the
+    revised 2022) at ``M = W^T D_v W``. With `weights` (n,) of mean one, sample i has its weight as a factor in all sums
+    over samples. With an intercept, `y` is stored minus a large mean `y_offset`, exactly: the
     loss does not depend on it, and rounding bounds then refer to the variation of y. Every method costs O(n d^2), the
     first use of linear terms an SVD of X.
     """
 
-    def __init__(self, X, y, terms=NO_TERMS):
-        self.X, self.terms = np.asarray(X, dtype=np.float64), terms
+    def __init__(self, X, y, terms=NO_TERMS, weights=None):
+        self.X, self.terms, self.weights = np.asarray(X, dtype=np.float64), terms, weights
         self.n, self.d = self.X.shape
         self.alpha, self.linear_weight = float(terms.alpha), float(terms.linear_weight)
         self.fit_intercept, self.fit_linear = bool(terms.fit_intercept), bool(terms.fit_linear)
         y = np.asarray(y, dtype=np.float64)
         self.y_offset = float(exact_offsets(y[:, None])[0]) if self.fit_intercept and self.n else 0.0
         self.y = y - self.y_offset
+
+    def changed(self, X=None, y=None, terms=None, rows=slice(None)):
+        """The problem with other inputs, targets (without offset) or terms, or with some of the samples."""
+        weights = None if self.weights is None else self.weights[rows] / self.weights[rows].mean()
+        X, y, terms = (old if new is None else new for new, old in ((X, self.X), (y, self.y), (terms, self.terms)))
+        return QuadraticProblem(X[rows], y[rows], terms, weights)
+
+    @functools.cached_property
+    def roots(self):
+        """Square roots of the weights, (n,): factors of the residuals."""
+        return np.ones(self.n) if self.weights is None else np.sqrt(self.weights)
+
+    def centered(self, u):
+        """u (n, ...) minus its weighted mean if there is an intercept."""
+        return u - np.average(u, axis=0, weights=self.weights) if self.fit_intercept else u
+
+    def weighted(self, u):
+        """u (n,) times the weights."""
+        return u if self.weights is None else self.weights * u
 
     @property
     def n_unknowns(self):
@@ -116,7 +136,7 @@ class QuadraticProblem:
     @functools.cached_property
     def means(self):
         """Column means of X if an intercept removes them, else zeros (d,)."""
-        return self.X.mean(axis=0) if self.fit_intercept else np.zeros(self.d)
+        return np.average(self.X, axis=0, weights=self.weights) if self.fit_intercept else np.zeros(self.d)
 
     @functools.cached_property
     def linear_inputs(self):
@@ -125,8 +145,8 @@ class QuadraticProblem:
 
     @functools.cached_property
     def _linear_svd(self):
-        """``X_c / sqrt(n) = U S Vt`` without directions that are zero to rounding, and ``S / (S^2 + ridge)``."""
-        U, S, Vt = svd(self.linear_inputs / np.sqrt(self.n), full_matrices=False)
+        """``sqrt(w / n) X_c = U S Vt`` without directions that are zero to rounding, and ``S / (S^2 + ridge)``."""
+        U, S, Vt = svd(self.linear_inputs * (self.roots / np.sqrt(self.n))[:, None], full_matrices=False)
         size = max(S[0] if len(S) else 0.0, np.sqrt(np.mean(self.X**2)))
         kept = _RANK_ROUNDINGS * max(self.X.shape) * np.finfo(float).eps * size < S
         U, S, Vt = U[:, kept], S[kept], Vt[kept]
@@ -143,34 +163,30 @@ class QuadraticProblem:
 
     def _side_terms(self, error):
         """The same for a given error (n,), without `y_offset`."""
-        mean = error.mean() if self.fit_intercept else 0.0
+        mean = np.average(error, weights=self.weights) if self.fit_intercept else 0.0
         b = np.zeros(self.d)
         if self.fit_linear:
             U, filtered, Vt = self._linear_svd
-            b = -Vt.T @ (filtered * (U.T @ ((error - mean) / np.sqrt(self.n))))
+            b = -Vt.T @ (filtered * (U.T @ (self.roots * (error - mean) / np.sqrt(self.n))))
         return b, -float(mean) - float(self.means @ b)
 
     def remaining(self, error):
         """Residual (n,) of an error after the optimal linear and constant terms, and these linear terms (d,)."""
-        b = np.zeros(self.d)
-        if self.fit_intercept:
-            error = error - error.mean()
+        error, b = self.centered(error), np.zeros(self.d)
         if self.fit_linear:
             # Twice: where the terms take away most of the error, the first pass leaves its rounding behind.
             for _ in range(2 if self.alpha == 0 else 1):
                 step, _ = self._side_terms(error)
                 error, b = error + self.linear_inputs @ step, b + step
-        if self.fit_intercept:
-            error = error - error.mean()
-        return error, b
+        return self.centered(error), b
 
     def residual(self, M):
         """``x_i^T M x_i + b . x_i + c - y_i`` with optimal b and c, (n,)."""
         return self.remaining(self.forms(M) - self.y)[0]
 
     def adjoint(self, u):
-        """``1/n sum_i u_i x_i x_i^T`` (d, d), the adjoint of `forms` over n; exactly symmetric."""
-        R = (self.X * (u / self.n)[:, None]).T @ self.X
+        """``1/n sum_i w_i u_i x_i x_i^T`` (d, d), the adjoint of `forms` over n; exactly symmetric."""
+        R = (self.X * (self.weighted(u) / self.n)[:, None]).T @ self.X
         return 0.5 * (R + R.T)
 
     def value(self, M):
@@ -179,7 +195,7 @@ class QuadraticProblem:
 
     def _value(self, M, residual, b):
         """f(M) from the residual and the linear terms."""
-        loss = 0.5 * float(residual @ residual) / self.n
+        loss = 0.5 * float(residual @ self.weighted(residual)) / self.n
         return loss + 0.5 * self.alpha * (float(np.sum(M * M)) + float(b @ b) / self.linear_weight)
 
     def value_and_gradient(self, M):
@@ -200,8 +216,8 @@ class QuadraticProblem:
     @functools.cached_property
     def target_value(self):
         """Loss of the best constant (of 0 without intercept): the scale of losses."""
-        y = self.y - self.y.mean() if self.fit_intercept else self.y
-        return 0.5 * float(y @ y) / self.n
+        y = self.centered(self.y)
+        return 0.5 * float(y @ self.weighted(y)) / self.n
 
     @functools.cached_property
     def null_gradient_norm(self):
@@ -218,4 +234,4 @@ class QuadraticProblem:
     @functools.cached_property
     def rounding(self):
         """Losses below this are zero to rounding of the targets."""
-        return (4.0 * np.finfo(float).eps) ** 2 * float(self.y @ self.y) / self.n
+        return (4.0 * np.finfo(float).eps) ** 2 * float(self.y @ self.weighted(self.y)) / self.n

@@ -11,12 +11,12 @@ from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from skident.base.checked_data import checked_data
+from skident.base.checked_data import checked_data, merged_samples
 from skident.base.estimator import Estimator
 from skident.base.input_range import input_range
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, check_magnitudes, forgotten_on_error
 from skident.budget.constants import NOISE_FREE
-from skident.linalg import column_units
+from skident.linalg.columns import column_units, root_mean_squares
 from skident.network import FeedforwardNetwork
 from skident.optim import gram_work, one_thread
 
@@ -207,13 +207,15 @@ class QuadraticNetRegressor(RegressorMixin, Estimator):
         self.random_state = random_state
         self.loss = loss
 
-    def fit(self, X, y):
+    def fit(self, X, y, sample_weight=None):
         """Train, and certify the point that training reached.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
         y : array-like of shape (n,) or (n, o)
+        sample_weight : array-like of shape (n,), default=None
+            Nonnegative; integer weights count as repetitions.
 
         Returns
         -------
@@ -239,37 +241,38 @@ class QuadraticNetRegressor(RegressorMixin, Estimator):
             X, y = checked_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
             y, name = np.asarray(y, dtype=np.float64), type(self).__name__
             check_magnitudes(X=X, y=y)
+            X, y, weights = merged_samples(X, y, sample_weight)
             if y.ndim == 1:
-                self._fit_output(X, y, name)
+                self._fit_output(X, y, weights, name)
                 self.certificates_ = [self.certificate_]
                 return self
             blocks = [clone(self).set_params(random_state=self.random_state) for _ in y.T]
             for j, block in enumerate(blocks):
-                block._fit_output(X, y[:, j], name if len(blocks) == 1 else f"{name}, column {j} of y")
+                block._fit_output(X, y[:, j], weights, name if len(blocks) == 1 else f"{name}, column {j} of y")
             for attribute, value in stacked_blocks(blocks).items():
                 setattr(self, attribute, value)
         return self
 
-    def _fit_output(self, X, y, name):
+    def _fit_output(self, X, y, weights, name):
         """The fit of one output; warnings begin with `name`."""
         warn_of_rounded_targets(y, name)
         v = _output_weights(self.output_signs, self.n_hidden, X.shape[1])
-        self.center_, self.scale_ = _input_scaling(X, centered=self.fit_intercept and self.fit_linear)
+        self.center_, self.scale_ = _input_scaling(X, weights, centered=self.fit_intercept and self.fit_linear)
         if self.loss != "squared":
-            return self._fit_convex_loss((X - self.center_) / self.scale_, y)
-        problem, scores = self._problem(X - self.center_, y)
+            return self._fit_convex_loss(((X - self.center_) / self.scale_, y, weights))
+        problem, scores = self._problem(X - self.center_, y, weights)
         self.solver_ = self._resolve_solver(problem)
         trained = _trained(problem, v, self.solver_, max_iter=self.max_iter, max_dense=self.max_dense)
         options = CertificateOptions(tol=self.tol, max_dense=self.max_dense)
         self.certificate_ = certify_quadratic(problem, trained.W, v, options, trained.solution)
         self._store(problem, v, trained)
         self.held_out_score_, self.linear_score_ = scores.quadratic, scores.linear
-        score = r2_score(y, self._values(X)) if len(y) > 1 else np.nan
+        score = r2_score(y, self._values(X), sample_weight=weights) if len(y) > 1 else np.nan
         self.input_range_ = input_range(X) if self.alpha == "auto" and score < 1.0 - NOISE_FREE else None
         warn_of_model_class(scores, score, name)
 
-    def _fit_convex_loss(self, Z, y):
-        """The fit for another than the squared loss."""
+    def _fit_convex_loss(self, samples):
+        """The fit for another than the squared loss; samples as of `fit_targets`."""
         if self.output_signs != "mixed" or self.n_hidden is not None or self.solver == "descent":
             raise ValueError(
                 f"loss={self.loss!r} takes output_signs='mixed', n_hidden=None and solver='auto' or 'convex'; got "
@@ -278,7 +281,7 @@ class QuadraticNetRegressor(RegressorMixin, Estimator):
         options = CertificateOptions(tol=self.tol, max_dense=self.max_dense)
         grid, rng = RidgeGrid(self.alpha, self.linear_weight), check_random_state(self.random_state)
         self.input_range_ = None
-        fit = fit_targets(Z, y, self.loss, ridge_terms(self.fit_intercept, self.fit_linear), (grid, options, rng))
+        fit = fit_targets(samples, self.loss, ridge_terms(self.fit_intercept, self.fit_linear), (grid, options, rng))
         self.solver_, self.certificate_ = "convex", fit.certificate
         self.held_out_score_ = self.linear_score_ = np.nan
         self.alpha_, self.linear_weight_ = fit.problem.alpha, float(fit.problem.terms.linear_weight)
@@ -289,20 +292,21 @@ class QuadraticNetRegressor(RegressorMixin, Estimator):
         size = np.linalg.norm(fit.coef)
         self.network_ = _network(self.hidden_weights_, fit.v, self.coef_, size, self.intercept_, self.center_)
 
-    def _problem(self, Z, y):
+    def _problem(self, Z, y, weights):
         """The loss with its selected ridge and scales, and the held-out scores."""
         terms = LossTerms(fit_intercept=bool(self.fit_intercept), fit_linear=bool(self.fit_linear))
-        alpha, weight, plain = self.alpha, self.linear_weight, QuadraticProblem(Z / self.scale_, y, terms)
+        alpha, weight, plain = self.alpha, self.linear_weight, QuadraticProblem(Z / self.scale_, y, terms, weights)
         if alpha == "auto":
             choice = LINEAR_WEIGHTS if weight == "auto" else (weight,)
             selection = leave_one_out_ridge(plain, check_random_state(self.random_state), linear_weights=choice)
-            alpha, weight, scores = selection.alpha, selection.linear_weight, held_out_scores(Z, y, selection)
+            alpha, weight = selection.alpha, selection.linear_weight
+            scores = held_out_scores(Z, y, selection, weights)
             self.scale_ = self.scale_ * selection.scales
         else:
             scores = HeldOutScores(linear=linear_score(plain))
         weight = 1.0 if weight == "auto" else weight
         terms = replace(terms, alpha=alpha, linear_weight=weight)
-        return QuadraticProblem(Z / self.scale_, y, terms), scores
+        return QuadraticProblem(Z / self.scale_, y, terms, weights), scores
 
     def _resolve_solver(self, problem):
         """The solver; ValueError if the convex one would exceed `max_dense`."""
@@ -407,12 +411,9 @@ def _output_weights(signs, n_hidden, d):
     return v
 
 
-def _input_scaling(X, *, centered):
+def _input_scaling(X, weights, *, centered):
     """Center and scale of each input: mean and standard deviation, or 0 and the root mean square."""
-    if centered:
-        return column_units(X)
-    size = np.sqrt(np.mean(X**2, axis=0))
-    return np.zeros(X.shape[1]), np.where(size > 0, size, 1.0)
+    return column_units(X, weights=weights) if centered else (np.zeros(X.shape[1]), root_mean_squares(X, weights))
 
 
 def _network(W, v, linear, size, constant, center):

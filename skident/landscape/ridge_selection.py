@@ -12,7 +12,6 @@ from skident.linalg import svd
 from skident.optim import best_of
 
 from .convex_solver import QuadraticSystem, solve_convex
-from .problem import QuadraticProblem
 
 __all__ = ["RidgeSelection", "leave_one_out_ridge", "linear_errors", "relevance"]
 
@@ -32,7 +31,7 @@ class RidgeSelection:
     alpha: float  # 0 for data without noise: leave-one-out errors below 1e-10 of the variance
     linear_weight: float  # as of `QuadraticProblem`
     scales: np.ndarray  # (d,): the columns of X are to be divided by
-    squares: np.ndarray  # (n,): squared leave-one-out errors on `rows`
+    squares: np.ndarray  # (n,): squared leave-one-out errors on `rows`, times the weights of these samples
     linear_squares: np.ndarray  # (n,): those of linear and constant terms with their best ridge
     rows: np.ndarray  # (n,): indices of the samples used
 
@@ -55,7 +54,7 @@ def leave_one_out_ridge(problem, rng, *, alphas=None, linear_weights=LINEAR_WEIG
     alphas = np.asarray(ALPHAS if alphas is None else alphas, dtype=np.float64)
     weights = linear_weights if problem.fit_linear else linear_weights[:1]
     rows = _subsample(problem, rng)
-    subset = problem if len(rows) == problem.n else QuadraticProblem(problem.X[rows], problem.y[rows], problem.terms)
+    subset = problem if len(rows) == problem.n else problem.changed(rows=rows)
     ones = np.ones(problem.d)
     if subset.n < 3:
         return RidgeSelection(1.0, float(weights[0]), ones, np.full(subset.n, np.nan), np.full(subset.n, np.nan), rows)
@@ -66,7 +65,7 @@ def leave_one_out_ridge(problem, rng, *, alphas=None, linear_weights=LINEAR_WEIG
     constant, share = _constant_errors(subset), subset.n / problem.n
     simpler = (constant, linear) if len(weights) > 1 else (constant,)
     scales = 1.0 / relevance(subset, float(alphas[best.best_row]), best.linear_weight)
-    adapted = _best_grid(QuadraticProblem(subset.X / scales, subset.y, subset.terms), alphas, weights)
+    adapted = _best_grid(subset.changed(X=subset.X / scales), alphas, weights)
     for grid, rivals, margin in ((adapted, (*simpler, best.lowest), _ADAPTED_MARGIN), (best, simpler, 1.0)):
         if all(is_significantly_better(rival, grid.lowest, margin) for rival in rivals):
             alpha, scale = float(alphas[grid.best_row] * share), scales if grid is adapted else ones
@@ -83,7 +82,7 @@ def relevance(problem, alpha, linear_weight):
     contribute little are penalized more in these units: the adaptive ridge, whose fits are better if some inputs are
     irrelevant (H. Zou, "The adaptive lasso and its oracle properties", JASA 2006).
     """
-    problem = QuadraticProblem(problem.X, problem.y, replace(problem.terms, alpha=alpha, linear_weight=linear_weight))
+    problem = problem.changed(terms=replace(problem.terms, alpha=alpha, linear_weight=linear_weight))
     M = solve_convex(problem).M
     b = problem.side_terms(M)[0]
     shares = np.sqrt(b**2 + 2.0 * np.sum(M**2, axis=0))
@@ -92,7 +91,7 @@ def relevance(problem, alpha, linear_weight):
 
 def linear_errors(problem):
     """Squared leave-one-out errors (n,) of linear and constant terms with their best ridge, and that ridge."""
-    U, S, _ = svd(problem.linear_inputs / np.sqrt(problem.n), full_matrices=False)
+    U, S, _ = svd(problem.linear_inputs * (problem.roots / np.sqrt(problem.n))[:, None], full_matrices=False)
     kept = S**2 > NULL_EIGENVALUE * S[0] ** 2
     squares = _squared_errors(U[:, kept], S[kept] ** 2, problem, _LINEAR_RIDGES)
     i = int(np.argmin(squares.mean(axis=1)))
@@ -123,7 +122,7 @@ def _best_grid(problem, alphas, weights):
 def _grid(problem, alphas, linear_weight):
     """The `_Grid` of one linear weight."""
     terms = replace(problem.terms.without_ridge(), linear_weight=linear_weight)
-    system = QuadraticSystem(QuadraticProblem(problem.X, problem.y, terms))
+    system = QuadraticSystem(problem.changed(terms=terms))
     squares = _squared_errors(*system.left_vectors(), problem, alphas)
     means = squares.mean(axis=1)
     i = int(np.argmin(means))
@@ -138,23 +137,24 @@ def _subsample(problem, rng):
 
 
 def _constant_errors(problem):
-    """Squared leave-one-out errors (n,) of the mean; of zero without constant term."""
-    n, y = problem.n, problem.y
-    return ((y - y.mean()) * (n / (n - 1))) ** 2 if problem.fit_intercept else y**2
+    """Squared leave-one-out errors (n,) of the mean, times the weights; of zero without constant term."""
+    target = problem.roots * problem.centered(problem.y)
+    return (target / (1.0 - problem.roots**2 / problem.n)) ** 2 if problem.fit_intercept else target**2
 
 
 def _squared_errors(U, values, problem, alphas):
     """Squared leave-one-out errors (alphas, n) of ridge on features with left singular vectors U (n, r).
 
-    `values` (r,) are the squared singular values, over n as the loss is a mean.
+    They are multiplied by the weights of the samples. `values` (r,) are the squared singular values, over n as the loss
+    is a mean.
     """
     n, intercept = problem.n, problem.fit_intercept
-    target = problem.y - problem.y.mean() if intercept else problem.y
+    target = problem.roots * problem.centered(problem.y)
     # Residual and one minus leverage as sums without cancellation: with little ridge both nearly vanish.
     shrinkage = alphas[:, None] / (values + alphas[:, None])
     projections, beyond, target_beyond = U.T @ target, np.zeros(n), np.zeros(n)
     if U.shape[1] < n - intercept:
-        beyond = np.maximum(1.0 - np.sum(U * U, axis=1) - intercept / n, 0.0)
+        beyond = np.maximum(1.0 - np.sum(U * U, axis=1) - intercept * problem.roots**2 / n, 0.0)
         target_beyond = target - U @ projections
     errors = (target_beyond + (shrinkage * projections) @ U.T) / np.maximum(beyond + shrinkage @ (U * U).T, 1e-300)
     return errors**2

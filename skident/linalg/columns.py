@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["column_units"]
+__all__ = ["column_units", "root_mean_squares"]
 
 _MIN_DEVIATION = 1e-12  # of the largest entry: a smaller standard deviation is rounding, 5000 eps
 
 
-def column_units(A, constant=1.0):
+def column_units(A, constant=1.0, weights=None):
     """Mean and standard deviation of every column, also if squares of its entries overflow or underflow.
 
     Parameters
@@ -17,6 +17,8 @@ def column_units(A, constant=1.0):
     A : ndarray of shape (n, k)
     constant : float, default=1.0
         Returned as the standard deviation of a constant column.
+    weights : ndarray of shape (n,), default=None
+        Weights of the rows.
 
     Returns
     -------
@@ -31,6 +33,13 @@ def column_units(A, constant=1.0):
     """
     exponent = np.frexp(np.abs(A).max(axis=0))[1]
     B = np.ldexp(A, -exponent)  # powers of two change no digit
-    mean, std = B.mean(axis=0), B.std(axis=0)
+    mean = np.average(B, axis=0, weights=weights)
+    std = np.sqrt(np.average((B - mean) ** 2, axis=0, weights=weights))
     varies = std > _MIN_DEVIATION * np.abs(B).max(axis=0)
     return np.ldexp(mean, exponent), np.where(varies, np.ldexp(std, exponent), constant)
+
+
+def root_mean_squares(A, weights=None):
+    """Root mean square of each column of A (n, k), 1 for columns of zeros; `weights` (n,) are those of the rows."""
+    size = np.sqrt(np.average(A**2, axis=0, weights=weights))
+    return np.where(size > 0, size, 1.0)

@@ -70,6 +70,8 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     nonlinearity_ratio_: Array
     bottleneck_rank_: int
     theorem_bound_: Array
+    near_rank_one_bound_: float
+    layer_count_bound_: Array
     log_rank_budget_: tuple[Any, ...]
     classes_: Array
     layer_: int
@@ -95,7 +97,7 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         """Time of gradient flow on the localized loss from given weights to `radius`, by numerical integration."""
     def extend(self, n_layers: int) -> list[Any]:
         """The escape direction of a network with more layers, at the same speed."""
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = ...) -> Self:
         """Compute the fastest escape direction."""
     def initial_weights(
         self, scale: float = ..., *, noise: float = ..., random_state: int | RandomState | None = ...
@@ -103,6 +105,7 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         """Small weights aligned with the fastest escape, to initialize training."""
     def predict_escape_time(self, init_scale: float = ..., radius: float = ...) -> float:
         """Time of gradient flow on the localized loss from `init_scale` to `radius` along the escape direction."""
+    set_fit_request: Any
     def transform(self, X: ArrayLike) -> Array:
         """Hidden activations of the escape networks, to inspect what reduces the loss first."""
 
@@ -125,6 +128,7 @@ class SaddleToSaddleClassifier(ClassifierMixin, BaseEstimator):
     callbacks: list[Any] | None
     random_state: int | RandomState | None
     verbose: int
+    class_weight: dict[Any, Any] | Literal["balanced"] | None
     classes_: Array
     saddles_: list[Any]
     history_: dict[Any, Any]
@@ -156,15 +160,17 @@ class SaddleToSaddleClassifier(ClassifierMixin, BaseEstimator):
         callbacks: list[Any] | None = ...,
         random_state: int | RandomState | None = ...,
         verbose: int = ...,
+        class_weight: dict[Any, Any] | Literal["balanced"] | None = ...,
     ) -> None: ...
     def decision_function(self, X: ArrayLike) -> Array:
         """Logits."""
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = ...) -> Self:
         """Train the network."""
     def predict(self, X: ArrayLike) -> Array:
         """The most probable label of each sample."""
     def predict_proba(self, X: ArrayLike) -> Array:
         """Class probabilities, in the order of `classes_`."""
+    set_fit_request: Any
     set_score_request: Any
 
 class SaddleToSaddleRegressor(RegressorMixin, BaseEstimator):
@@ -219,10 +225,11 @@ class SaddleToSaddleRegressor(RegressorMixin, BaseEstimator):
         random_state: int | RandomState | None = ...,
         verbose: int = ...,
     ) -> None: ...
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = ...) -> Self:
         """Train the network."""
     def predict(self, X: ArrayLike) -> Array:
         """Predicted targets, in the units of y."""
+    set_fit_request: Any
     set_score_request: Any
 
 def deep_escape_bound(

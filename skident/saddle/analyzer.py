@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skident.base.checked_data import checked_data
+from skident.base.checked_data import checked_data, checked_weights, merged_samples
 from skident.base.estimator import Estimator
 from skident.base.parameters import AT_LEAST_ONE, Interval, StrOptions, check_magnitudes, forgotten_on_error
 from skident.base.progress import StageLog
@@ -24,7 +24,7 @@ from .escape_direction import EscapeDirectionMixin
 from .escape_search import AscentOptions, search_escape, successive_escapes
 from .gradient_at_zero import gradient_at_zero, resolve_loss
 from .localized_loss import activations, criticality
-from .low_rank import low_rank_measures, rank_theorem_bound
+from .low_rank import low_rank_measures, near_rank_one_bound, rank_theorem_bound
 
 __all__ = ["SaddleEscapeAnalyzer"]
 
@@ -99,6 +99,11 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
         last hidden layer uses one unit; `activation_rank_ratio_` shows from which layer on.
     theorem_bound_ : ndarray of shape (L,)
         Theorem 3.1's bound on all three ratios; inf if it is 1 or more and hence vacuous.
+    near_rank_one_bound_ : float
+        Proposition 3.3's bound on all three ratios, for inputs near rank one; inf if vacuous.
+    layer_count_bound_ : ndarray of shape (L,)
+        Proposition 3.4's bounds: of the inputs and the hidden layers, at least ``L - j`` have an activation rank ratio
+        up to its entry ``j - 1``, which is ``2 log(||X|| ||G|| / s) / j``.
     log_rank_budget_ : tuple of two float
         ``sum_{l < L} log(||A_l||_F^2 / ||A_l||_op^2)``, the inputs included, and its upper bound
         ``2 log(||X|| ||G|| / s)``. Each layer above rank one uses some of it: this bound is rarely vacuous.
@@ -194,7 +199,7 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(self, X, y):
+    def fit(self, X, y, sample_weight=None):
         """Compute the fastest escape direction.
 
         Parameters
@@ -203,6 +208,9 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
             Scaled as for training: speeds are proportional to it, and the network has no biases.
         y : array-like of shape (n_samples,) or (n_samples, k)
             Labels, numbers, or G itself with ``loss="gradient"``.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Nonnegative; integer weights count as repetitions. They are factors of the losses of samples, and of the
+            rows of G.
 
         Returns
         -------
@@ -224,7 +232,13 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
             self._validate_params()
             X, y = checked_data(self, X, y, dtype=np.float64, multi_output=True, ensure_min_samples=2)
             layer = self._hidden_layer()
-            G, classes = self._gradient(X, y)
+            total = len(X) if sample_weight is None else checked_weights(sample_weight, X).sum()
+            X, y, weights = merged_samples(X, y, sample_weight)
+            G, classes = self._gradient(X, y, weights)
+            # The network is homogeneous: rows sqrt(w) (x, g) have the sums w g f(x).
+            roots = np.sqrt(np.ones((len(X), 1)) if weights is None else weights[:, None])
+            roots = roots * np.sqrt(total / len(X)) if self.loss == "gradient" else roots
+            X, G = roots * X, roots * G
             if not np.any(X):
                 raise ValueError("X is zero: a network without biases cannot leave the origin. Check X.")
             # Speeds are linear in both; normalized, they neither under- nor overflow in single precision.
@@ -245,11 +259,11 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
                 self.classes_ = classes
         return self
 
-    def _gradient(self, X, y):
+    def _gradient(self, X, y, weights=None):
         """The loss's gradient at zero outputs (n, k), and the classes of labels."""
         if np.asarray(y).dtype.kind == "f":
             check_magnitudes(X=X, y=y)
-        G, classes = gradient_at_zero(resolve_loss(self.loss, y), y, fit_intercept=self.fit_intercept)
+        G, classes = gradient_at_zero(resolve_loss(self.loss, y), y, weights=weights, fit_intercept=self.fit_intercept)
         check_magnitudes(X=X, **{"the gradient at zero outputs": G})
         return G, classes
 
@@ -307,6 +321,8 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
         self.rank_ratio_, self.activation_rank_ratio_ = measured.rank_ratio, measured.activation_rank_ratio
         self.nonlinearity_ratio_, self.bottleneck_rank_ = measured.nonlinearity_ratio, measured.bottleneck_rank
         self.log_rank_budget_ = measured.log_rank_budget
+        self.near_rank_one_bound_ = near_rank_one_bound(X, G, speed)
+        self.layer_count_bound_ = measured.log_rank_budget[1] / np.arange(1, self.depth + 1)
 
     @property
     def _n_features_out(self):

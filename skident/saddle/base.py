@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import warnings
 from numbers import Integral
@@ -19,7 +20,7 @@ from skident.base.column_scales import scales_for_classes
 from skident.base.estimator import Estimator
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions
 from skident.budget.constants import INPUT_NOISE, N_FOLDS
-from skident.training.net import Training, resolve_device
+from skident.training.net import Training, WeightedLoss, resolve_device
 
 from .diagnosis import diagnose
 from .early_stopping import FinishRate, StoppingOptions, choose_epochs
@@ -162,17 +163,21 @@ class SaddleToSaddleBase(Estimator):
     def __sklearn_is_fitted__(self):
         return hasattr(self, "weights_")
 
-    def _train(self, X, Y, criterion):
-        """Train on targets as the criterion takes them, (n, k) or class numbers (n,); set the attributes."""
+    def _train(self, X, Y, weights, criterion):
+        """Train on targets as the criterion takes them, (n, k) or class numbers (n,); set the attributes.
+
+        `weights` (n,) are those of the samples, or None.
+        """
         rng = check_random_state(self.random_state)
-        self._input_scaling = self._scaling(X, Y) if self.standardize else None
+        self._input_scaling = self._scaling(X, Y, weights) if self.standardize else None
         inputs = self._network_inputs(X)
-        sizes = (inputs.shape[1], *[self.width] * (self.depth - 1), Y.shape[1] if Y.ndim == 2 else int(Y.max()) + 1)
-        module = self._module(sizes, rng)
-        tensors = self._tensors(inputs, Y)
-        run = TrainingRun(module, *tensors, criterion, self._training(rng))
+        module = self._module(self._sizes(inputs, Y), rng)
+        x, targets = self._tensors(inputs, Y)
+        if weights is not None:
+            targets, criterion = (targets, x.new_tensor(weights)), functools.partial(WeightedLoss, criterion)
+        run = TrainingRun(module, x, targets, criterion, self._training(rng))
         if self.n_escapes is None:
-            stopping = self._choose_epochs(X, inputs, Y, sizes, rng)
+            stopping = self._choose_epochs(X, inputs, Y, weights, rng)
             callbacks = self._all_callbacks(len(X))
             self._store_training(run.to_the_end(callbacks, stopping.n_epochs, self._rate(), stopping.noise))
         else:
@@ -186,9 +191,10 @@ class SaddleToSaddleBase(Estimator):
         elif stopping is not None and stopping.better is not None:
             stopping.better.warn(type(self).__name__, stacklevel=3)
 
-    def _choose_epochs(self, X, inputs, Y, sizes, rng):
+    def _choose_epochs(self, X, inputs, Y, weights, rng):
         """Number of epochs and input noise, from networks trained on parts of the samples."""
         tensors = self._tensors(inputs, Y, "float32" if self.standardize else self.dtype)
+        sizes = self._sizes(inputs, Y)
         options = StoppingOptions(
             sizes=sizes,
             folds=np.array_split(rng.permutation(len(X)), min(N_FOLDS, len(X))),
@@ -200,8 +206,13 @@ class SaddleToSaddleBase(Estimator):
             start=self._start(sizes),
             seed=int(rng.randint(2**31 - 1)),
             noise=(*[INPUT_NOISE] * X.shape[1], 0.0) if self.standardize else None,
+            weights=weights,
         )
         return choose_epochs(X, Y, tensors, is_classifier(self), options)
+
+    def _sizes(self, inputs, Y):
+        """``(D, m_1, ..., m_L)``."""
+        return (inputs.shape[1], *[self.width] * (self.depth - 1), Y.shape[1] if Y.ndim == 2 else int(Y.max()) + 1)
 
     def _rate(self):
         """Learning rate of Adam, and how it falls."""
@@ -216,12 +227,13 @@ class SaddleToSaddleBase(Estimator):
         self.weights_ = self._trained_weights()
         self.saddles_ = saddles_of(self.history_)
 
-    def _scaling(self, X, Y):
+    def _scaling(self, X, Y, weights):
         """Means and standard deviations; for classes with lower bounds if a kernel classifier is better with them."""
-        scaling = input_scaling(X)
+        scaling = input_scaling(X, weights)
         if not is_classifier(self):
             return scaling
-        return dataclasses.replace(scaling, scale=scales_for_classes(X, Y.reshape(len(Y), -1)[:, 0].astype(int)))
+        labels = Y.reshape(len(Y), -1)[:, 0].astype(int)
+        return dataclasses.replace(scaling, scale=scales_for_classes(X, labels, weights))
 
     def _network_inputs(self, X):
         """The network's inputs."""

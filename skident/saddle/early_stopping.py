@@ -67,6 +67,7 @@ class StoppingOptions:
     start: list | None  # initial weights of all networks; None draws them
     seed: int
     noise: tuple | None = None  # standard deviations of Gaussian input noise after the escape, one per column
+    weights: np.ndarray | None = None  # of the samples (n,), with mean one
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,8 @@ class _Networks:
 
     def __init__(self, options, n, dtype, device):
         self.options, K = options, len(options.folds)
+        self.sample_weights = torch.as_tensor(np.ones(n) if options.weights is None else options.weights)
+        self.sample_weights = self.sample_weights.to(device, dtype)
         self.n_batches = math.ceil(n / (options.batch_size or n))
         self.generator = torch.Generator().manual_seed(options.seed)
         std = options.init_scale / math.sqrt(max(options.sizes[1:-1]))
@@ -160,7 +163,7 @@ def train_on_folds(X, Y, losses_of, scores_of, options):
     n_outputs = options.sizes[-1]
     with torch.no_grad():
         zero = losses_of(torch.zeros(len(training), len(X), n_outputs, dtype=X.dtype, device=X.device), Y)
-        zero_losses = _means(zero, training)
+        zero_losses = _means(zero, training * nets.sample_weights)
     curves, best = [[] for _ in options.folds], np.full(len(X), np.nan)
     zero_loss = float(zero_losses.max())
     alive = [k for k in range(len(training)) if float(zero_losses[k]) > 0]
@@ -187,22 +190,23 @@ def _epoch(nets, X, Y, training, measures):
     n, size = len(X), nets.options.batch_size or len(X)
     order = torch.randperm(n, generator=nets.generator).to(X.device) if size < n else torch.arange(n, device=X.device)
     losses, scores = torch.empty_like(training), torch.empty_like(training)
+    used, held = training * nets.sample_weights, (1 - training) * nets.sample_weights
     for batch in order.split(size):
         # All samples at once need no copy.
         x, y, part = (X, Y, training) if size >= n else (X[batch], Y[batch], training[:, batch])
         outputs = nets.outputs(nets.with_noise(x, part))
         some = measures[0](outputs, y)
-        gradients = torch.autograd.grad(_means(some, part).sum(), nets.weights)
+        gradients = torch.autograd.grad(_means(some, used[:, batch]).sum(), nets.weights)
         with torch.no_grad():
             losses[:, batch], scores[:, batch] = some.detach(), measures[1](outputs, y)
         nets.step(gradients)
-    held = torch.stack([_means(losses, 1 - training), _means(scores, 1 - training)], dim=1)
-    return _means(losses, training), held, scores
+    held = torch.stack([_means(losses, held), _means(scores, held)], dim=1)
+    return _means(losses, used), held, scores
 
 
 def _means(values, weights):
     """Weighted means over samples, (K,)."""
-    return (values * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1.0)
+    return (values * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=torch.finfo(values.dtype).tiny)
 
 
 def _is_finished(curve, length, zero_loss):
@@ -258,14 +262,17 @@ def choose_epochs(X, Y, tensors, classes, options):
         if with_noise is not None and with_noise.lowest < curve.lowest:
             falling = with_noise.still_falling and most == options.max_iter
             curve, noise = dataclasses.replace(with_noise, still_falling=falling), options.noise
-    labels, linear = np.asarray(Y).reshape(len(X), -1)[:, 0].astype(int) if classes else None, np.nan
+    linear, folds, weights = np.nan, options.folds, options.weights
+    labels = np.asarray(Y).reshape(len(X), -1)[:, 0].astype(int) if classes else None
     if len(X) >= FEWEST_COMPARED:
-        linear = linear_accuracy(X, labels, options.folds) if classes else linear_r2(X, Y, options.folds)
+        linear = linear_accuracy(X, labels, folds, weights) if classes else linear_r2(X, Y, folds, weights)
     if curve is None:
         return StoppingChoice(_DEFAULT_EPOCHS, (np.nan, linear), False)
     # Every network has its own best epoch in these scores: their mean is shifted to the score of the common one.
-    losses = (1.0 - curve.scores + np.nanmean(curve.scores) - curve.score) * (1 if classes else Y.shape[1])
-    better = better_model(X, labels if classes else Y, losses, options.folds)
+    held = np.isfinite(curve.scores)
+    mean = np.average(curve.scores[held], weights=None if weights is None else weights[held])
+    losses = (1.0 - curve.scores + mean - curve.score) * (1 if classes else Y.shape[1])
+    better = better_model(X, labels if classes else Y, losses, folds, weights=weights)
     return StoppingChoice(curve.n_epochs, (curve.score, linear), curve.still_falling, noise, better)
 
 

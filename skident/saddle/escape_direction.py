@@ -56,7 +56,7 @@ class EscapeDirectionMixin:
             use the transpose of its weight.
         X : array-like of shape (n_samples, D)
         y : array-like of shape (n_samples,) or (n_samples, k)
-            The data of the loss: those of `fit`, which are not stored.
+            The data of the loss: those of `fit`, which are not stored. All samples have the same weight.
         radius : float, default=1.0
             Final value of ``||theta|| / sqrt(L)``.
 

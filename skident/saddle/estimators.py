@@ -8,8 +8,8 @@ from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from skident.base.checked_data import checked_data, in_own_order
-from skident.base.parameters import check_magnitudes, forgotten_on_error
+from skident.base.checked_data import checked_data, merged_samples
+from skident.base.parameters import CLASS_WEIGHT, check_magnitudes, forgotten_on_error
 from skident.base.predictions import in_shape_of_targets
 from skident.linalg import column_units
 from skident.optim import gram_work, one_thread
@@ -33,6 +33,9 @@ class SaddleToSaddleClassifier(ClassifierMixin, SaddleToSaddleBase):
     Parameters
     ----------
     {PARAMETERS}
+    class_weight : dict, "balanced" or None, default=None
+        Factors of the sample weights by label; ``balanced`` gives all classes the same total weight. Set it if rare
+        classes matter as much as frequent ones.
 
     Attributes
     ----------
@@ -65,7 +68,48 @@ class SaddleToSaddleClassifier(ClassifierMixin, SaddleToSaddleBase):
     True
     """
 
-    def fit(self, X, y):
+    _parameter_constraints = {**SaddleToSaddleBase._parameter_constraints, "class_weight": CLASS_WEIGHT}
+
+    def __init__(
+        self,
+        depth=3,
+        width=100,
+        *,
+        n_escapes=None,
+        standardize=True,
+        init_scale=0.03,
+        initial_weights=None,
+        relative_step=0.05,
+        learning_rate=0.3,
+        max_iter=1000,
+        batch_size=None,
+        record_every=10,
+        device="cpu",
+        dtype="float64",
+        callbacks=None,
+        random_state=None,
+        verbose=0,
+        class_weight=None,
+    ):
+        self.depth = depth
+        self.width = width
+        self.n_escapes = n_escapes
+        self.standardize = standardize
+        self.init_scale = init_scale
+        self.initial_weights = initial_weights
+        self.relative_step = relative_step
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.record_every = record_every
+        self.device = device
+        self.dtype = dtype
+        self.callbacks = callbacks
+        self.random_state = random_state
+        self.verbose = verbose
+        self.class_weight = class_weight
+
+    def fit(self, X, y, sample_weight=None):
         """Train the network.
 
         Parameters
@@ -73,6 +117,8 @@ class SaddleToSaddleClassifier(ClassifierMixin, SaddleToSaddleBase):
         X : array-like of shape (n_samples, D)
         y : array-like of shape (n_samples,)
             Labels of at least two classes.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Nonnegative; integer weights count as repetitions.
 
         Returns
         -------
@@ -94,15 +140,16 @@ class SaddleToSaddleClassifier(ClassifierMixin, SaddleToSaddleBase):
         """
         with forgotten_on_error(self), one_thread(gram_work(X)):
             self._validate_params()
-            X, y = in_own_order(*checked_data(self, X, y, dtype=np.float64, ensure_min_samples=2))
+            X, y = checked_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
             check_magnitudes(X=X)
             check_classification_targets(y)
+            X, y, weights = merged_samples(X, y, sample_weight, self.class_weight)
             self.classes_, codes = np.unique(y, return_inverse=True)
             if len(self.classes_) < 2:
                 raise ValueError(f"y has one class only ({str(self.classes_[0])!r}); at least two classes are needed.")
             binary = len(self.classes_) == 2
             targets = codes[:, None].astype(np.float64) if binary else codes
-            self._train(X, targets, torch.nn.BCEWithLogitsLoss if binary else torch.nn.CrossEntropyLoss)
+            self._train(X, targets, weights, torch.nn.BCEWithLogitsLoss if binary else torch.nn.CrossEntropyLoss)
         return self
 
     def decision_function(self, X):
@@ -212,13 +259,15 @@ class SaddleToSaddleRegressor(RegressorMixin, SaddleToSaddleBase):
     True
     """
 
-    def fit(self, X, y):
+    def fit(self, X, y, sample_weight=None):
         """Train the network.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, D)
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        sample_weight : array-like of shape (n_samples,), default=None
+            Nonnegative; integer weights count as repetitions.
 
         Returns
         -------
@@ -238,11 +287,12 @@ class SaddleToSaddleRegressor(RegressorMixin, SaddleToSaddleBase):
         with forgotten_on_error(self), one_thread(gram_work(X)):
             self._validate_params()
             X, y = checked_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
-            X, y = in_own_order(X, y)
             check_magnitudes(X=X, y=y)
+            X, y, weights = merged_samples(X, y, sample_weight)
             self._one_dimensional = y.ndim == 1
-            Y, self.intercept_, self.target_scale_ = _standardized(np.asarray(y, dtype=np.float64).reshape(len(X), -1))
-            self._train(X, Y, HalfSquaredError)
+            Y = np.asarray(y, dtype=np.float64).reshape(len(X), -1)
+            Y, self.intercept_, self.target_scale_ = _standardized(Y, weights)
+            self._train(X, Y, weights, HalfSquaredError)
         return self
 
     def predict(self, X):
@@ -273,9 +323,9 @@ class SaddleToSaddleRegressor(RegressorMixin, SaddleToSaddleBase):
         return tags
 
 
-def _standardized(Y):
-    """Standardized targets (n, k), with their means and standard deviations (k,)."""
-    mean, scale = column_units(Y)
+def _standardized(Y, weights):
+    """Standardized targets (n, k) with `weights` (n,), with their means and standard deviations (k,)."""
+    mean, scale = column_units(Y, weights=weights)
     if np.all(np.ptp(Y, axis=0) <= _CONSTANT_TARGET * np.abs(Y).max(axis=0)):
         raise ValueError(
             "y is constant: without its mean there is nothing to learn, and the origin is not a saddle. Check y."

@@ -33,13 +33,13 @@ def resolve_loss(loss, y):
     return loss
 
 
-def gradient_at_zero(loss, y, *, fit_intercept=True):
+def gradient_at_zero(loss, y, *, weights=None, fit_intercept=True):
     """The gradient G (n, k) of a loss with respect to the outputs at zero, and the classes of labels or None.
 
     ``squared_error``: half the mean over samples of ``||f(x) - y||^2``, so ``G = -y / n``, y centered if
     `fit_intercept`. ``log_loss``: mean cross-entropy of a softmax, ``G = (1/k - onehot) / n``; for two classes of a
     sigmoid of one output, ``G = (1/2 - [y is the second]) / n``. ``gradient``: y is G itself. A callable is
-    differentiated by torch.
+    differentiated by torch. With `weights` (n,) of the samples, G is without them: they only center y.
     """
     n, classes = len(y), None
     if np.ndim(y) == 2 and np.shape(y)[1] == 1:
@@ -52,7 +52,7 @@ def gradient_at_zero(loss, y, *, fit_intercept=True):
         G = G / n
     else:
         Y = _numbers(y, loss)
-        G = Y if loss == "gradient" else -(Y - Y.mean(axis=0) if fit_intercept else Y) / n
+        G = Y if loss == "gradient" else -(Y - np.average(Y, axis=0, weights=weights) if fit_intercept else Y) / n
         _refuse_zero(G, np.abs(Y).max() / (1 if loss == "gradient" else n), loss)
     if not np.isfinite(G).all():
         raise ValueError(f"the gradient of {loss!r} at zero output is not finite; check the targets.")

@@ -9,7 +9,7 @@ import numpy as np
 
 from skident.linalg import svd
 
-__all__ = ["LowRankMeasures", "low_rank_measures", "rank_ratio", "rank_theorem_bound"]
+__all__ = ["LowRankMeasures", "low_rank_measures", "near_rank_one_bound", "rank_ratio", "rank_theorem_bound"]
 
 _RANK_TOLERANCE = 1e-2  # singular values below this share of the largest do not count as rank
 
@@ -65,3 +65,15 @@ def rank_theorem_bound(n_layers, product, escape_speed):
     told = root > 9.0 * c
     bound[told] = 8.0 * c / (root[told] - c)
     return bound
+
+
+def near_rank_one_bound(X, G, escape_speed):
+    """Proposition 3.3's bound ``8 |G| e / (s - |G| e)`` for inputs X (n, D) within e of rank one; inf if vacuous.
+
+    e is the Frobenius distance to ``v u^T`` with v >= 0, from the main singular vector of X.
+    """
+    v = svd(X, full_matrices=False)[0][:, 0]
+    v = np.maximum(v * np.sign(v.sum()), 0.0)
+    v /= max(np.linalg.norm(v), np.finfo(float).tiny)
+    lost = np.linalg.norm(G) * np.linalg.norm(X - np.outer(v, v @ X))
+    return 8.0 * lost / (escape_speed - lost) if 9.0 * lost < escape_speed else np.inf

@@ -98,11 +98,19 @@ def _tensor(W, dtype):
 
 
 class HalfSquaredError(nn.Module):
-    """Half the mean over samples of ``||f(x) - y||^2``: its gradient at zero outputs is ``-y / n``."""
+    """Half the mean over samples of ``||f(x) - y||^2``: its gradient at zero outputs is ``-y / n``.
+
+    `reduction` is "mean", or "none" for the losses (n,) of the samples.
+    """
+
+    def __init__(self, reduction="mean"):
+        super().__init__()
+        self.reduction = reduction
 
     def forward(self, outputs, targets):
         """The loss of outputs and targets (n, k)."""
-        return 0.5 * ((outputs - targets) ** 2).sum(dim=1).mean()
+        losses = 0.5 * ((outputs - targets) ** 2).sum(dim=1)
+        return losses if self.reduction == "none" else losses.mean()
 
 
 @dataclass(frozen=True)
@@ -118,6 +126,6 @@ class InputScaling:
         return np.column_stack([Z, np.ones(len(X))])
 
 
-def input_scaling(X):
-    """Means and standard deviations of the columns of X (n, D)."""
-    return InputScaling(*column_units(X))
+def input_scaling(X, weights=None):
+    """Means and standard deviations of the columns of X (n, D), whose rows have `weights` (n,)."""
+    return InputScaling(*column_units(X, weights=weights))

@@ -118,8 +118,8 @@ class TrainingRun:
 
     module: torch.nn.Module  # BiasFreeMLP, changed by training
     inputs: torch.Tensor  # (n, D)
-    targets: torch.Tensor  # (n, k) or (n,)
-    criterion: type  # of the loss, a torch module
+    targets: Any  # a tensor (n, k) or (n,), or a pair of it and weights (n,)
+    criterion: Any  # returns the loss, a torch module; a `WeightedLoss` for targets with weights
     training: Training  # options of gradient descent
 
     def to_the_end(self, callbacks, n_epochs, rate, noise=None):

@@ -1,6 +1,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
@@ -11,7 +11,14 @@ from skident.network import FeedforwardNetwork
 Array: TypeAlias = NDArray[Any]
 Call: TypeAlias = Callable[..., Any]
 
-__all__ = ["MissingUnitTest", "PassiveNetworkIdentifier", "TensorReLURegressor"]
+__all__ = [
+    "MissingUnitTest",
+    "PassiveNetworkIdentifier",
+    "RecoveredUnits",
+    "TensorReLURegressor",
+    "population_tensors",
+    "units_from_tensors",
+]
 
 @dataclass(frozen=True)
 class MissingUnitTest:
@@ -68,6 +75,16 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
     set_fit_request: Any
     set_score_request: Any
 
+class RecoveredUnits(NamedTuple):
+    """Units ``a_i relu(w_i . x + b_i)`` recovered from tensors; the result of `units_from_tensors`."""
+
+    W: Array
+    b: Array
+    a: Array
+    residual: float
+    spectrum: Array
+    margins: Array | None = ...
+
 class TensorReLURegressor(RegressorMixin, BaseEstimator):
     """Learns ``f(x) = sum_i a_i relu(w_i . x + b_i)`` from samples, by tensors of its Hermite expansion or a wide fit."""
 
@@ -123,3 +140,18 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     set_score_request: Any
     def to_network(self) -> FeedforwardNetwork:
         """The whole function as one ReLU network: with a linear part, two more units (Claim D.14 of [1]_)."""
+
+def population_tensors(W: ArrayLike, b: ArrayLike, a: ArrayLike, order: int) -> Any:
+    """Hermite tensors of a network ``f(x) = sum_i a_i relu(w_i . x + b_i)`` of standard normal x (Lemma 3.5 of [1]_)."""
+
+def units_from_tensors(
+    tensors: Any,
+    order: Literal["auto"] | int = ...,
+    *,
+    n_units: int | None = ...,
+    method: Literal["joint", "literal"] = ...,
+    tolerances: tuple[float, ...] = ...,
+    n_draws: int = ...,
+    random_state: int | RandomState | None = ...,
+) -> RecoveredUnits:
+    """Recover ReLU units from Hermite tensors: Algorithms 1 to 4 and 6 of [1]_."""

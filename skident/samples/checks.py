@@ -104,9 +104,11 @@ def _said_of_an_outlier(sample, column):
         return []
     values = np.asarray(sample.X[:, column], dtype=np.float64)
     row = int(np.argmax(np.abs(values - np.median(values))))
+    value, spread = values[row], np.delete(values, row).std()
+    row = row if sample.origin is None else sample.origin[row]
     return [
-        f"Row {row} is an outlier: {values[row]:.3g} in column {column}, whose other values spread by "
-        f"{np.delete(values, row).std():.3g}; the scale of X rests on it. Leave it out: "
+        f"Row {row} is an outlier: {value:.3g} in column {column}, whose other values spread by "
+        f"{spread:.3g}; the scale of X rests on it. Leave it out: "
         f"fit(np.delete(X, {row}, axis=0), np.delete(y, {row}))."
     ]
 

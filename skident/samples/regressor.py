@@ -1,8 +1,8 @@
 """Depth-2 ReLU networks learned from samples.
 
-The paper's algorithms on tensors are functions of their own, in `skident.samples.paper`: `recover_full_rank`
-(Algorithms 1 and 6), `recover_scalars` (2), `fix_signs` (3), `recover_up_to_signs` (4), `regress_on_features` and
-`consolidate` (5 and Claim D.14).
+The paper's algorithms on tensors are in `skident.samples.paper`: `units_from_tensors` (Algorithms 1 and 6),
+`recover_scalars` (2), `fix_signs` (3), `recover_up_to_signs` (4), `regress_on_features` and `consolidate` (5 and Claim
+D.14).
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
-from skident.base.checked_data import checked_data
+from skident.base.checked_data import checked_data, checked_weights, merged_order
 from skident.base.estimator import Estimator
 from skident.base.parameters import AT_LEAST_ONE, Interval, StrOptions, forgotten_on_error
 from skident.base.progress import StageLog
 from skident.base.undetected import undetected_share
-from skident.budget.constants import PREDICTED_ROWS
+from skident.budget.constants import PREDICTED_ROWS, REPEATED_ROWS
 from skident.network import FeedforwardNetwork
 from skident.optim import gram_work, one_thread
 
@@ -232,7 +232,7 @@ class TensorReLURegressor(RegressorMixin, Estimator):
         y : array-like of shape (n_samples,)
             A column (n_samples, 1) is taken as (n_samples,), with a DataConversionWarning, as `MLPRegressor` does.
         sample_weight : array-like of shape (n_samples,), default=None
-            Non-negative.
+            Nonnegative; integer weights count as repetitions, of up to 131 072 rows.
 
         Returns
         -------
@@ -265,9 +265,12 @@ class TensorReLURegressor(RegressorMixin, Estimator):
 
     def _read(self, X, y, sample_weight):
         X, y = checked_data(self, X, y, dtype=[np.float64, np.float32], y_numeric=True, ensure_min_samples=2)
-        if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        return Sample(X, y, sample_weight, batch_size=self.batch_size, n_jobs=self.n_jobs)
+        if len(X) <= REPEATED_ROWS:
+            rows, weights = merged_order(X, y, sample_weight)
+        else:
+            rows, weights = None, None if sample_weight is None else checked_weights(sample_weight, X)
+        parts = (X, y) if rows is None else (X[rows], y[rows])
+        return Sample(*parts, weights, origin=rows, batch_size=self.batch_size, n_jobs=self.n_jobs)
 
     def _learn(self, sample, max_units):
         rng = check_random_state(self.random_state)

@@ -14,7 +14,6 @@ __all__ = ["Sample"]
 
 _BLOCK_NUMBERS = 2**19  # of a block of rows where no batch size is given: 4 MB
 _KEPT_NUMBERS = 2**24  # whitened rows kept in memory: 128 MB
-_LARGE_WEIGHT = 1e50  # times squares of X, it may overflow
 _STRETCH = 64  # rows that stay together when some are drawn
 
 
@@ -90,6 +89,8 @@ class Sample:
     ----------
     n_rows : int
         Rows with positive weight.
+    origin : ndarray of shape (n,) or None
+        Their indices in the data of the user; None if they are the same.
     total : float
         Sum of weights.
     effective_rows : float
@@ -108,15 +109,11 @@ class Sample:
     Two passes of ``O(n d^2)``; memory for a block, or for the whitened rows where those fit in 128 MB.
     """
 
-    def __init__(self, X, y, weights=None, *, batch_size=None, n_jobs=None):
+    def __init__(self, X, y, weights=None, *, origin=None, batch_size=None, n_jobs=None):
         n, d = X.shape
         self.batch_size = int(batch_size or max(256, _BLOCK_NUMBERS // d))
         self.n_rows = n if weights is None else int(np.count_nonzero(weights))
-        if self.n_rows == 0:
-            raise ValueError("All sample weights are zero; at least one row must count.")
-        if weights is not None and not 1.0 / _LARGE_WEIGHT < np.max(weights) < _LARGE_WEIGHT:
-            weights = weights / np.max(weights)
-        self.X, self.y, self.weights, self.n_jobs = X, y, weights, n_jobs
+        self.X, self.y, self.weights, self.origin, self.n_jobs = X, y, weights, origin, n_jobs
         shift = np.asarray(X[:1024], dtype=np.float64).mean(axis=0)
         total, s1, s2, sy, spread = self._sum(_first_sums, shift)
         _check_range("X", np.diag(s2), spread / total)
@@ -210,6 +207,7 @@ class Sample:
         part = copy.copy(self)
         part.X, part.y = np.asarray(self.X[rows]), np.asarray(self.y[rows])
         part.weights = None if self.weights is None else np.asarray(self.weights[rows])
+        part.origin = None if self.origin is None else self.origin[rows]
         part.n_rows = len(rows) if part.weights is None else int(np.count_nonzero(part.weights))
         part.total = float(len(rows) if part.weights is None else part.weights.sum())
         part.effective_rows = part._effective()

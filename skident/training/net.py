@@ -14,7 +14,7 @@ import torch
 from skorch import NeuralNet
 from skorch.callbacks import Callback, GradientNormClipping, LRScheduler, ProgressBar
 
-__all__ = ["Callback", "Training", "fit_module", "resolve_device", "skorch_net_of"]
+__all__ = ["Callback", "Training", "WeightedLoss", "fit_module", "resolve_device", "skorch_net_of"]
 
 _OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "lbfgs": torch.optim.LBFGS}
 
@@ -59,11 +59,30 @@ class Training:
         }[self.optimizer]
 
 
+class WeightedLoss(torch.nn.Module):
+    """Mean over samples of a criterion's losses times weights, for targets that are pairs (y, weights)."""
+
+    def __init__(self, criterion):
+        super().__init__()
+        self.losses = criterion(reduction="none")
+
+    def forward(self, outputs, targets):
+        """The loss of outputs and targets."""
+        y, weights = targets
+        losses = self.losses(outputs, y)
+        return (weights * losses.reshape(len(losses), -1).mean(dim=1)).mean()
+
+
+def _map_targets(function, y):
+    """The function of y, or of each part of a pair (y, weights)."""
+    return tuple(map(function, y)) if isinstance(y, tuple | list) else function(y)
+
+
 class _Batches:
     """Batches as slices of two tensors: torch's DataLoader collects them row by row."""
 
     def __init__(self, dataset, batch_size, shuffle=False, drop_last=False):
-        self.X, self.y = torch.as_tensor(dataset.X), torch.as_tensor(dataset.y)
+        self.X, self.y = torch.as_tensor(dataset.X), _map_targets(torch.as_tensor, dataset.y)
         self.batch_size = len(self.X) if batch_size == -1 else batch_size
         self.shuffle, self.drop_last = shuffle, drop_last
 
@@ -76,7 +95,7 @@ class _Batches:
         order = order.to(self.X.device)
         for i in range(len(self)):
             rows = order[i * self.batch_size : (i + 1) * self.batch_size]
-            yield self.X[rows], self.y[rows]
+            yield self.X[rows], _map_targets(lambda part, rows=rows: part[rows], self.y)
 
 
 class _EpochEnd(Callback):
@@ -107,10 +126,10 @@ def fit_module(module, X, y, criterion, training, *, callbacks=None, epoch_end=N
     """Train a torch module, in place, on ``criterion(module(X), y)`` and return the skorch net.
 
     X and y are arrays or tensors in the dtypes that module and criterion need, y in the shape of the outputs if the
-    criterion would broadcast; tensors stay on their device. `callbacks` of skorch are copied, because training changes
-    them. ``epoch_end(net)`` is called after every epoch; True ends the training. ``history`` holds the loss of every
-    epoch, ``module_`` the module. Ctrl-C is raised; a KeyboardInterrupt of a callback, such as skorch's
-    `EarlyStopping`, ends the training.
+    criterion would broadcast; tensors stay on their device. For a `WeightedLoss`, y is a pair (y, weights). `callbacks`
+    of skorch are copied, because training changes them. ``epoch_end(net)`` is called after every epoch; True ends the
+    training. ``history`` holds the loss of every epoch, ``module_`` the module. Ctrl-C is raised; a KeyboardInterrupt
+    of a callback, such as skorch's `EarlyStopping`, ends the training.
 
     >>> import torch
     >>> from skident.training.net import Training, fit_module
@@ -144,10 +163,15 @@ def fit_module(module, X, y, criterion, training, *, callbacks=None, epoch_end=N
             **training.optimizer_options(),
         )
         # Copies: torch warns of tensors on read-only arrays.
-        net = _run(net, *(A if isinstance(A, torch.Tensor) else np.array(A, order="C") for A in (X, y)))
+        net = _run(net, *(_map_targets(_copied, A) for A in (X, y)))
     for epoch in net.history:
         del epoch["batches"]  # which grow with the rows
     return net
+
+
+def _copied(A):
+    """A tensor itself, or a copy of an array."""
+    return A if isinstance(A, torch.Tensor) else np.array(A, order="C")
 
 
 def skorch_net_of(module, criterion, training, losses):

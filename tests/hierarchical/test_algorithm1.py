@@ -50,13 +50,16 @@ def test_distillation_finds_the_rank():
     rng = torch.Generator().manual_seed(0)
     truth = torch.randn(3, 9, dtype=torch.float64, generator=rng)
     W = torch.linalg.qr(torch.randn(12, 3, dtype=torch.float64, generator=rng))[0] @ truth
-    previous = torch.arange(9) < 5
-    K, spectrum = initial_distill(W, previous, 1.0)
-    assert K.shape == (3, 9) and spectrum[3] < 1e-12 * spectrum[0]
-    # Lines 22 and 23: the cross product of the two parts is kept.
-    torch.testing.assert_close(K[:, ~previous].T @ K[:, previous], W[:, ~previous].T @ W[:, previous])
-    only, _ = initial_distill(W, torch.ones(9, dtype=torch.bool), 1.0)
-    torch.testing.assert_close(only.T @ only, W.T @ W)
+    for p in (torch.ones(12, dtype=W.dtype), torch.cat([-torch.ones(6, dtype=W.dtype), torch.ones(6, dtype=W.dtype)])):
+        M = truth.T @ torch.diag(p[[0, -1, -1]]) @ truth if p[0] < 0 else W.T @ (p[:, None] * W)
+        K, signs, spectrum = initial_distill(M, 5)
+        assert K.shape == (3, 9) and spectrum[3] < 1e-12 * spectrum[0] and float(signs.min()) == float(p[0])
+        # Lines 22 and 23: the cross product of the two parts is kept; here also the block of the first part.
+        product = K.T @ (signs[:, None] * K)
+        torch.testing.assert_close(product[:4], M[:4])
+        only, signs, _ = initial_distill(M, 9)
+        torch.testing.assert_close(only.T @ (signs[:, None] * only), M)
+    assert initial_distill(M, 5, width=2)[0].shape == (2, 9)
 
 
 def test_thresholds_are_those_of_equation_4_1():

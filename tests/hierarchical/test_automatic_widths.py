@@ -8,6 +8,7 @@ from skident import HierarchicalQuadraticNet
 from skident.hierarchical.array_networks import ArrayNetworks
 from skident.hierarchical.modules import QuadraticDenseNet
 from skident.hierarchical.posterior import PosteriorChains
+from skident.hierarchical.solvers import WeightedSamples
 from skident.hierarchical.stacking import KernelRidgePart, stacking_weights
 from tests.hierarchical.planted import planted, relative_mse
 
@@ -93,7 +94,7 @@ def test_stacking_keeps_the_first_part_unless_another_is_clearly_better():
 def test_kernel_ridge_part_fits_a_smooth_function():
     x = torch.rand(200, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     y = torch.sin(3.0 * x)
-    part = KernelRidgePart(x, y)
+    part = KernelRidgePart(WeightedSamples(x, y))
     assert float((part(x) - y).abs().max()) < 1e-2
 
 
@@ -101,7 +102,7 @@ def test_leave_one_out_residuals_of_kernel_ridge():
     generator = torch.Generator().manual_seed(3)
     x = torch.randn(40, 2, dtype=torch.float64, generator=generator)
     y = x[:, :1] + 0.3 * torch.randn(40, 1, dtype=torch.float64, generator=generator)
-    part = KernelRidgePart(x, y)
+    part = KernelRidgePart(WeightedSamples(x, y))
     matrix = torch.exp(-part.scale / 2 * torch.cdist(x, x) ** 2)
     ridge = float(((y - y.mean() - matrix @ part.coef) / part.coef).mean())  # (K + ridge) coef = y - mean
     rest = torch.arange(1, 40)

@@ -16,7 +16,6 @@ from skident.hierarchical.layer_regression import regress_top_layer
 from skident.hierarchical.modules import QuadraticDenseNet
 from skident.hierarchical.problem import Fit, exploding_layer, require_finite
 from skident.hierarchical.solvers import WeightedSamples
-from skident.linalg.joint_diagonal import joint_diagonalizer
 from skident.metrics import feature_recovery_error
 from tests.hierarchical.planted import ignored_convergence, planted, relative_mse
 from tests.rates import fewest_successes
@@ -231,15 +230,6 @@ def test_a_regression_gives_the_last_layer():
     assert float(((found(x) - y) ** 2).mean().detach()) < 1e-6 * float(y.var())
 
 
-def test_joint_diagonalizer():
-    rng = np.random.RandomState(0)
-    Q = np.linalg.qr(rng.standard_normal((4, 4)))[0]
-    N = np.einsum("pi,mp,pj->mij", Q, rng.standard_normal((5, 4)), Q)
-    found = joint_diagonalizer(N)
-    np.testing.assert_allclose(np.sort(np.abs(found @ Q.T).ravel())[-4:], 1.0)  # Q up to order and signs
-    np.testing.assert_allclose(found @ found.T, np.eye(4), atol=1e-12)
-
-
 # -- losses that overflow ----------------------------------------------------------------------------------------------
 
 
@@ -332,7 +322,7 @@ def test_the_exploding_layer_is_the_first_whose_squares_overflow():
     assert exploding_layer(module, X) == 3
     wide = DistilledQuadraticNet(4, ((0, 1), (0, 2)), alphas=(1.0, 0.3), n_units=3, generator=torch.Generator())
     wide.open_layer(1.0)
-    wide.distill(2, torch.ones(1, 8, dtype=torch.float64))
+    wide.distill(2, torch.ones(1, 8, dtype=torch.float64), torch.ones(1))
     wide.open_layer(1e200)
     assert exploding_layer(wide, X) == 3
     with torch.no_grad():

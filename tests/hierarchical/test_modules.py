@@ -141,7 +141,7 @@ def test_distilled_net_equals_the_sum_where_K_is_W():
     for layer, k in ((2, 3), (3, 2)):
         assert module.open_layer() == layer
         K = torch.randn(k, sum(module.sizes(layer)), dtype=torch.float64, generator=generator(layer))
-        module.distill(layer, K)
+        module.distill(layer, K, torch.ones(len(K)))
         with torch.no_grad():
             Q = torch.linalg.qr(torch.randn(8, k, dtype=torch.float64, generator=generator(9)))[0]
             module.W[layer - 2].copy_(Q @ K)
@@ -160,7 +160,7 @@ def test_penalty_is_that_of_section_2_2():
     module = DistilledQuadraticNet(2, ((0, 1),), alphas=(1.0,), n_units=3, generator=generator())
     module.open_layer(1.0)
     K = torch.randn(2, 4, dtype=torch.float64, generator=generator(3))
-    module.distill(2, K)
+    module.distill(2, K, torch.ones(len(K)))
     W = module.W[0].detach()
     gap = K.T @ K - W.T @ W  # columns 0, 1 are x; columns 2, 3 the previous layer
     terms = [(gap[2:, :2] ** 2).sum(), (gap[2:, 2:] ** 2).sum(), (gap**2).sum(), (K**2).sum() + (W**2).sum()]
@@ -176,7 +176,7 @@ def test_layers_open_in_order():
     with pytest.raises(ValueError, match="layer 3 needs the features of layer 2"):
         module.open_layer()
     with pytest.raises(ValueError, match="the next layer to distill is 2, got 3"):
-        module.distill(3, torch.zeros(1, 6, dtype=torch.float64))
+        module.distill(3, torch.zeros(1, 6, dtype=torch.float64), torch.ones(1))
 
 
 def test_scaled_logits():

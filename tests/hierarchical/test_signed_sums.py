@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from skident import HierarchicalQuadraticNet
+from skident import HierarchicalQuadraticNet, HierarchicalQuadraticNetClassifier
 from skident.datasets import make_hierarchical_target
-from skident.hierarchical.layer_regression import _hyperbolic_diagonalizer
+from skident.hierarchical.layer_regression import _common_turn
 from tests.rates import fewest_successes
 
 
@@ -47,18 +47,19 @@ def test_widths_of_a_signed_sum():
     assert net.exact_ and net.widths_ == (3,) and sorted(net.layer_signs_[2]) == [-1.0, 1.0, 1.0]
 
 
-def test_a_hyperbolic_diagonalizer():
+@pytest.mark.parametrize("signs", [(1.0, -1.0, 1.0), (1.0, 1.0, 1.0, 1.0)])
+def test_the_turn_of_a_layer(signs):
     """Q preserves ``diag(s)`` and diagonalizes ``Q_0^T D_m Q_0``."""
-    rng, s = np.random.default_rng(0), np.array([1.0, -1.0, 1.0])
-    K = rng.standard_normal((3, 3))
+    rng, s, k = np.random.default_rng(0), np.array(signs), len(signs)
+    K = rng.standard_normal((k, k))
     K = 0.2 * s[:, None] * (K - K.T)  # exp(K) preserves the form: s K is skew
-    Q0 = np.linalg.solve(np.eye(3) - K / 2.0, np.eye(3) + K / 2.0)  # Cayley's transform does, too
+    Q0 = np.linalg.solve(np.eye(k) - K / 2.0, np.eye(k) + K / 2.0)  # Cayley's transform does, too
     np.testing.assert_allclose(Q0.T * s @ Q0, np.diag(s), atol=1e-12)
-    N = np.einsum("pi,mp,pj->mij", Q0, rng.standard_normal((5, 3)), Q0)
-    Q = _hyperbolic_diagonalizer(N, s)
+    N = np.einsum("pi,mp,pj->mij", Q0, rng.standard_normal((5, k)), Q0)
+    Q = _common_turn(N, s)
     np.testing.assert_allclose(Q.T * s @ Q, np.diag(s), atol=1e-9)
     D = np.linalg.inv(Q).T @ N @ np.linalg.inv(Q)
-    np.testing.assert_allclose(D - D * np.eye(3), 0.0, atol=1e-9)
+    np.testing.assert_allclose(D - D * np.eye(k), 0.0, atol=1e-9)
 
 
 def test_terms_of_degree_two_are_the_reference():
@@ -73,5 +74,28 @@ def test_algorithm1_names_widths_that_it_changes():
     target = make_hierarchical_target(8, (3, 2), random_state=4242)
     X = target.sample(3000, random_state=0)
     net = HierarchicalQuadraticNet(widths=(3, 2), solver="algorithm1", random_state=0)
+    net.set_params(algorithm1_options={"determine_widths": True})
     with pytest.warns(ConvergenceWarning, match=r"determined the widths \(3, 1\) .* not the given \(3, 2\)"):
         net.fit(X, target(X))
+
+
+@pytest.mark.slow
+def test_signs_in_the_loss_of_theorem_4():
+    target = make_hierarchical_target(3, (2,), signed=True, random_state=22)
+    (X, y), (Z, z) = target.sample_signs(1500, 0), target.sample_signs(3000, 1)
+    clf = HierarchicalQuadraticNetClassifier((2,), loss="theorem4", offset_column=0, n_starts=2, random_state=0).fit(
+        X, y
+    )
+    assert clf.score(Z, z) > 0.97 and sorted(clf.layer_signs_[2]) == [-1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("solver", "n", "bar"),
+    [pytest.param("algorithm1", 300, 1e-2, marks=pytest.mark.slow), ("lbfgs", 300, 1e-10), ("adam", 2000, 1e-2)],
+)
+def test_every_solver_on_a_signed_sum(solver, n, bar):
+    target = make_hierarchical_target(4, (2,), signed=True, random_state=21)
+    X, Z = target.sample(n, random_state=7), target.sample(1000, random_state=8)
+    net = HierarchicalQuadraticNet(widths=(2,), solver=solver, readout="sum", random_state=0)
+    net.set_params(algorithm1_options={"n_units": 10, "polish": 20}).fit(X, target(X))
+    assert sorted(net.layer_signs_[2]) == [-1.0, 1.0] and 1.0 - net.score(Z, target(Z)) < bar

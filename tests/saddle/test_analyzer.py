@@ -472,3 +472,17 @@ def test_steps_where_none_are_given(n, width, n_iter, rng):
     analyzer = SaddleEscapeAnalyzer(width=width, depth=3, n_starts=8, random_state=0)
     expected = max(100, min(500, int(1e10 / (8 * n * (122 * width + width**2)))))
     assert analyzer._ascent(X).max_iter == expected == n_iter
+
+
+@pytest.mark.parametrize(("noise", "vacuous"), [(1e-4, False), (1.0, True)])
+def test_bounds_of_propositions_3_3_and_3_4(noise, vacuous):
+    rng = np.random.RandomState(0)
+    X = np.outer(rng.uniform(0.5, 1.5, 20), rng.standard_normal(4)) + noise * rng.standard_normal((20, 4))
+    G = rng.standard_normal((20, 1))
+    analyzer = SaddleEscapeAnalyzer("gradient", depth=4, width=8, random_state=0).fit(X, G)
+    bound, hidden = analyzer.near_rank_one_bound_, analyzer.activation_rank_ratio_
+    assert np.isinf(bound) == vacuous
+    assert max(*analyzer.rank_ratio_, *hidden, *analyzer.nonlinearity_ratio_) <= bound
+    inputs = 1.0 - np.linalg.norm(X, 2) ** 2 / np.linalg.norm(X) ** 2
+    assert np.all(np.sort([inputs, *hidden])[::-1] <= analyzer.layer_count_bound_)
+    assert analyzer.layer_count_bound_[0] == analyzer.log_rank_budget_[1]

@@ -68,11 +68,6 @@ def test_some_of_the_rows(rng):
     np.testing.assert_array_equal(sample.take(np.array([3, 5])).X, X[[3, 5]])
 
 
-def test_no_weight_at_all():
-    with pytest.raises(ValueError, match="All sample weights are zero"):
-        Sample(np.eye(2), np.arange(2.0), np.zeros(2))
-
-
 def test_shape_of_columns():
     # Exponential: skewness 2, excess kurtosis 6. 2e5 rows put them within 0.05 and 0.5 (five standard errors).
     X = np.random.default_rng(0).exponential(size=(200_000, 1))

@@ -8,6 +8,7 @@ import seed_ranges
 from common import format_table
 from registry import part
 from skident.datasets import make_planted_shallow
+from skident.landscape import descent_rate
 from skident.network import get_activation
 
 FIRST_SEED = seed_ranges.LANDSCAPE_RATE.start
@@ -24,20 +25,13 @@ CASES = [  # activation, n, d, k
 DISTANCE, FLOOR = 1e-3, 1e-20
 
 
-def _jacobian(W, v, X, g):
-    """Derivatives of the outputs with respect to W and v, (n, k d + k)."""
-    value, slope = g.jet(X @ W.T, 1)
-    by_weights = ((slope * v)[:, :, None] * X[:, None, :]).reshape(len(X), -1)
-    return np.hstack([by_weights, value]), by_weights
-
-
 def _one(activation, n, d, k, seed, max_steps):
     """Rates of gradient descent (2.6) with the largest step that the local curvature allows."""
     rng, g = np.random.RandomState(seed), get_activation(activation)
     X, y, W_true, v_true = make_planted_shallow(n, d, k, activation=g, coef=True, random_state=rng)
-    both, by_weights = _jacobian(W_true, v_true, X, g)
-    sigma, sigma_weights = (np.linalg.svd(J, compute_uv=False) for J in (both, by_weights))
-    alpha = n / sigma[0] ** 2
+    alpha, factor = descent_rate(W_true, v_true, X, activation=activation)
+    slope = g.jet(X @ W_true.T, 1)[1] * v_true
+    least_of_weights = np.linalg.eigvalsh(slope @ slope.T * (X @ X.T))[0]
     W = W_true + DISTANCE * rng.standard_normal(W_true.shape) / np.sqrt(W_true.size)
     v = v_true + DISTANCE * rng.standard_normal(k) / np.sqrt(W_true.size)
     losses = []
@@ -52,10 +46,10 @@ def _one(activation, n, d, k, seed, max_steps):
     # c of (1 - c alpha d / n)^tau, over the whole run and over its last third.
     observed = (1.0 - (losses[-1] / losses[0]) ** (1.0 / T)) * n / (alpha * d)
     late = (1.0 - (losses[-1] / losses[2 * T // 3]) ** (1.0 / (T - 2 * T // 3))) * n / (alpha * d)
-    predicted = 2.0 * sigma[-1] ** 2 / d
+    predicted = 2.0 * (1.0 - np.sqrt(factor)) * n / (alpha * d)
     bound = np.log(losses / losses[0]) - np.arange(T + 1) * np.log1p(-0.9 * predicted * alpha * d / n)
     row = {"activation": activation, "n": n, "d": d, "k": k, "seed": seed, "steps": T}
-    row |= {"decay": losses[-1] / losses[0], "predicted": predicted, "weights_only": 2.0 * sigma_weights[-1] ** 2 / d}
+    row |= {"decay": losses[-1] / losses[0], "predicted": predicted, "weights_only": 2.0 * least_of_weights / d}
     row |= {"observed": observed, "late": late, "bound_holds": bool(bound.max() <= 1e-9)}
     print(f"rate: {activation} n={n}: predicted c {predicted:.3g}, observed {observed:.3g}, {T} steps", flush=True)
     return row

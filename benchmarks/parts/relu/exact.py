@@ -12,8 +12,7 @@ from cases.relu_samples import FIRST_SEED
 from common import format_table
 from registry import part
 from skident.metrics import unit_matching_error
-from skident.samples.paper.decomposition import recover_full_rank, recover_up_to_signs
-from skident.samples.paper.scalars import population_tensors
+from skident.samples import population_tensors, units_from_tensors
 
 CASES = [  # order, d, m, range of biases, bar
     *((1, d, d, reach, 1e-8) for d in (5, 10, 20, 30) for reach in (1.0, 4.0)),
@@ -30,9 +29,9 @@ def _trial(order, d, m, reach, seed):
     tensors = population_tensors(W, b, a, 2 * order + 2)
     start = time.process_time()
     if order == 1:
-        found = recover_full_rank(tensors, rng=rng)
+        found = units_from_tensors(tensors, random_state=rng)
     else:
-        found = recover_up_to_signs(tensors, 2, n_units=m, rng=rng)
+        found = units_from_tensors(tensors, 2, n_units=m, random_state=rng)
     seconds = time.process_time() - start
     error = unit_matching_error((W, b, a), (found.W, found.b, found.a))
     wrong = int(np.sum(error.signs < 0)) if order == 1 else None

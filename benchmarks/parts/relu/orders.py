@@ -15,8 +15,7 @@ from registry import part
 from skident import TensorReLURegressor
 from skident.linalg import n_symmetric_entries
 from skident.metrics import unit_matching_error
-from skident.samples.paper.decomposition import recover_up_to_signs
-from skident.samples.paper.scalars import population_tensors
+from skident.samples import population_tensors, units_from_tensors
 
 SIZES = ((2, 4), (3, 8), (4, 12), (5, 16))
 ROWS, BAR, COSINE = 40_000, 1e-6, 1e-10
@@ -50,7 +49,7 @@ def _tensors(order, d, m, seed):
     b, a = rng.uniform(-1.0, 1.0, m), rng.choice([-1.0, 1.0], m) * rng.uniform(1.0, 2.0, m)
     tensors, cosines = population_tensors(W, b, a, 2 * order + 2), []
     for method in ("joint", "literal"):
-        found = recover_up_to_signs(tensors, order, n_units=m, method=method, rng=rng)
+        found = units_from_tensors(tensors, order, n_units=m, method=method, random_state=rng)
         products = np.abs(found.W.T @ W)
         all_found = found.W.shape[1] == m
         cosines.append(1.0 - products[linear_sum_assignment(-products)].min() if all_found else 1.0)

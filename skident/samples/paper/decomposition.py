@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from skident.budget import require_memory
 from skident.budget.constants import CHUNK_COPIES
@@ -17,40 +17,22 @@ from .scalars import fix_signs, recover_scalars
 
 __all__ = [
     "RecoveredUnits",
-    "Tolerances",
     "decomposition_bytes",
     "order_for",
-    "recover_full_rank",
     "recover_up_to_signs",
+    "units_from_tensors",
 ]
 
 _CONTRACTIONS = 10  # of a tensor, in a joint pencil
 
 
-@dataclass(frozen=True)
-class Tolerances:
-    """The eta_1, eta_2 and eta_3 of Algorithm 4; its eta_0 is the accuracy that it requires of the tensors.
-
-    Attributes
-    ----------
-    rank : float
-        eta_1, in units of the largest singular value: those above count the units, where their number is not given.
-    term : float
-        eta_2: terms smaller than this times the largest are left out. Only for "literal".
-    direction : float
-        eta_3: two directions closer than this, up to sign, are one. Only for "literal".
-    """
-
-    rank: float = 1e-10  # singular value, relative to the largest, that counts as zero (rounding)
-    term: float = 1e-6  # norm of a term, relative to the tensor, below which it is noise
-    direction: float = 1e-3  # distance of directions of one unit from two contractions
-
-
-_EXACT_TENSORS = Tolerances()
+# eta_1, eta_2 and eta_3 of Algorithm 4: singular value, relative to the largest, that counts as zero (rounding); norm
+# of a term, relative to the tensor, below which it is noise; distance of directions of one unit from two contractions.
+_TOLERANCES = (1e-10, 1e-6, 1e-3)
 
 
 class RecoveredUnits(NamedTuple):
-    """Units ``a_i relu(w_i . x + b_i)`` recovered from tensors.
+    """Units ``a_i relu(w_i . x + b_i)`` recovered from tensors; the result of `units_from_tensors`.
 
     Attributes
     ----------
@@ -58,11 +40,15 @@ class RecoveredUnits(NamedTuple):
         Unit columns.
     b, a : ndarray of shape (m,)
     residual : float
-        Relative residual of the decomposition that the directions come from, the larger one where there were two.
+        Relative residual of the decomposition that the directions come from; of two decompositions the larger one.
     spectrum : ndarray
         Singular values that the number of units was read from.
     margins : ndarray of shape (m,) or None
-        Of :func:`fix_signs`; None where the signs of (w_i, b_i) are undetermined.
+        1 for signs that fit exactly, 0 if both fit equally well; None if the signs of (w_i, b_i) are undetermined.
+
+    Notes
+    -----
+    Undetermined signs leave the function undetermined up to a linear part.
     """
 
     W: np.ndarray
@@ -143,9 +129,9 @@ def _literal_directions(tensors, D, order, n_units, tolerances, rng):
     for j in (1, 2):
         flat = flatten_symmetric(tensors[2 * order + j], D, (order, order, j))
         spectra.append(svd(flat.reshape(len(flat), -1), compute_uv=False))
-        m = _count(spectra[-1], n_units, tolerances.rank, len(flat), D, order)
+        m = _count(spectra[-1], n_units, tolerances[0], len(flat), D, order)
         # A unit at a zero of the Hermite polynomial is missing here.
-        m = min(m, _count(spectra[-1], None, tolerances.rank, len(flat), D, order))
+        m = min(m, _count(spectra[-1], None, tolerances[0], len(flat), D, order))
         found = jennrich(flat, m, n_draws=1, rng=rng)
         residuals.append(found.residual)
         directions.append(_directions(found.U, D, order))
@@ -153,11 +139,11 @@ def _literal_directions(tensors, D, order, n_units, tolerances, rng):
     W, size = np.concatenate(directions, axis=1), np.concatenate(sizes)
     order_of_size = np.argsort(-size, kind="stable")
     W, size = W[:, order_of_size], size[order_of_size]
-    W = W[:, size > tolerances.term * size[0]]
+    W = W[:, size > tolerances[1] * size[0]]
     kept = []
     for i in range(W.shape[1]):
         cosines = np.abs(W[:, kept].T @ W[:, i])
-        if np.all(2.0 - 2.0 * cosines > tolerances.direction**2):
+        if np.all(2.0 - 2.0 * cosines > tolerances[2] ** 2):
             kept.append(i)
     return W[:, kept[:n_units]], max(residuals), max(spectra, key=lambda s: s[0])
 
@@ -187,7 +173,7 @@ def recover_up_to_signs(
     *,
     n_units=None,
     method="joint",
-    tolerances=_EXACT_TENSORS,
+    tolerances=_TOLERANCES,
     n_draws=20,
     rng=None,
 ):
@@ -201,7 +187,7 @@ def recover_up_to_signs(
     tensors, D = _checked_tensors(tensors, order, range(2, 2 * order + 3))
     require_memory(decomposition_bytes(D, order), f"tensors of order {2 * order + 2} over {D} inputs")
     if method == "joint":
-        W, residual, spectrum = _joint_directions(tensors, D, order, n_units, tolerances.rank, n_draws, rng)
+        W, residual, spectrum = _joint_directions(tensors, D, order, n_units, tolerances[0], n_draws, rng)
     elif method == "literal":
         W, residual, spectrum = _literal_directions(tensors, D, order, n_units, tolerances, rng)
     else:
@@ -210,11 +196,75 @@ def recover_up_to_signs(
     return RecoveredUnits(W, b, a, residual, spectrum)
 
 
-def recover_full_rank(tensors, *, n_units=None, method="joint", tolerances=_EXACT_TENSORS, n_draws=20, rng=None):
-    """All units with their signs where the w_i are linearly independent: Algorithms 1 and 6 of the paper."""
-    tensors, _ = _checked_tensors(tensors, 1, range(1, 5))
+def units_from_tensors(
+    tensors, order="auto", *, n_units=None, method="joint", tolerances=_TOLERANCES, n_draws=20, random_state=None
+):
+    """Recover ReLU units from Hermite tensors: Algorithms 1 to 4 and 6 of [1]_.
+
+    Parameters
+    ----------
+    tensors : dict of int to ndarray
+        Packed ``T_k = E[f(x) He_k(x)]``, of shape ``(C(D + k - 1, k),)``, for k = 2 to ``2 l + 2`` and, for signs, k =
+        1. `population_tensors` computes those of a network; :func:`skident.linalg.hermite_tensors` estimates them.
+    order : "auto" or int, default="auto"
+        l, which separates up to ``C(D + l - 1, l)`` generic units (Corollary 3.3). "auto" is the smallest for
+        `n_units`, or the largest that the tensors allow if `n_units` is None.
+    n_units : int, default=None
+        m. None counts singular values above the first tolerance.
+    method : {"joint", "literal"}, default="joint"
+        "literal" is the algorithm as printed: two decompositions, whose units are merged. "joint" decomposes
+        combinations of three tensors together, with a third of its error at equal noise.
+    tolerances : tuple of 3 float, default=(1e-10, 1e-6, 1e-3)
+        eta_1 (zero singular values), eta_2 (small terms) and eta_3 (equal directions) of Algorithm 4. The last two are
+        for "literal". Raise them for estimated tensors.
+    n_draws : int, default=20
+        Random combinations that "joint" tries.
+    random_state : int, RandomState or None, default=None
+
+    Returns
+    -------
+    RecoveredUnits
+        With signs for order 1 if T_1 is given (Algorithms 1 and 6), else up to the signs of (w_i, b_i).
+
+    Raises
+    ------
+    ValueError
+        If a tensor is missing, not finite or of another shape, all vanish, or the order separates too few units.
+    MemoryLimitError
+        If the tensors do not fit into the memory that is allowed.
+
+    Notes
+    -----
+    Biases and output weights come from Algorithm 2, signs from Algorithm 3. With ``n = C(D + l - 1, l)``: ``O(n^3)``
+    for each of some 20 contractions, ``O(m^3)`` per draw, and ``O(m C(D + l + 2, l + 3))`` for the scalars.
+
+    References
+    ----------
+    .. [1] P. Awasthi, A. Tang, A. Vijayaraghavan, "Efficient algorithms for learning depth-2 neural networks with
+       general ReLU activations", 2021.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.samples import population_tensors, units_from_tensors
+    >>> W, b, a = np.eye(3)[:, :2], np.array([0.5, -1.0]), np.array([1.0, 2.0])
+    >>> units = units_from_tensors(population_tensors(W, b, a, 4), random_state=0)
+    >>> print(np.sort(units.b).round(9))
+    [-1.   0.5]
+    """
+    if isinstance(order, str) and order == "auto":
+        _, D = _checked_tensors(tensors, 1, (2,))
+        order = max(1, (max(tensors) - 2) // 2) if n_units is None else order_for(D, n_units)
     found = recover_up_to_signs(
-        tensors, 1, n_units=n_units, method=method, tolerances=tolerances, n_draws=n_draws, rng=rng
+        tensors,
+        order,
+        n_units=n_units,
+        method=method,
+        tolerances=tolerances,
+        n_draws=n_draws,
+        rng=check_random_state(random_state),
     )
-    signs, margins = fix_signs(tensors[1], found.W, found.b, found.a, literal=method == "literal")
+    if order > 1 or 1 not in tensors:
+        return found
+    signs, margins = fix_signs(np.asarray(tensors[1]), found.W, found.b, found.a, literal=method == "literal")
     return found._replace(W=found.W * signs, b=found.b * signs, margins=margins)

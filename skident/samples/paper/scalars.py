@@ -42,9 +42,39 @@ def relu_coefficients(b, order):
 
 
 def population_tensors(W, b, a, order):
-    """Packed tensors ``T_k = sum_i a_i c_k(b_i) w_i^{(x) k}`` for k = 0, ..., order.
+    """Hermite tensors of a network ``f(x) = sum_i a_i relu(w_i . x + b_i)`` of standard normal x (Lemma 3.5 of [1]_).
 
-    W (D, m), b, a (m,).
+    Parameters
+    ----------
+    W : array-like of shape (D, m)
+        Columns of norm one.
+    b, a : array-like of shape (m,)
+    order : int
+        The highest k.
+
+    Returns
+    -------
+    dict of int to ndarray
+        ``T_k = E[f(x) He_k(x)] = sum_i a_i c_k(b_i) w_i^{(x) k}``, packed as by :func:`skident.linalg.symmetric_power`,
+        of shape ``(C(D + k - 1, k),)`` for k = 0, ..., order.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not match, or a column of W has another norm.
+
+    References
+    ----------
+    .. [1] P. Awasthi, A. Tang, A. Vijayaraghavan, "Efficient algorithms for learning depth-2 neural networks with
+       general ReLU activations", 2021.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.samples import population_tensors
+    >>> tensors = population_tensors(np.eye(2), [0.0, 1.0], [1.0, 1.0], 4)
+    >>> print(tensors[1].round(3), tensors[4].shape)
+    [0.5   0.841] (5,)
     """
     W, b, a = (np.asarray(x, dtype=np.float64) for x in (W, b, a))
     if W.ndim != 2 or b.shape != (W.shape[1],) or a.shape != b.shape:

@@ -11,9 +11,9 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
-from skident.base.checked_data import checked_data
+from skident.base.checked_data import checked_data, checked_weights
 from skident.base.estimator import Estimator
 from skident.base.parameters import (
     ACTIVATION_CHOICES,
@@ -217,7 +217,7 @@ class PassiveNetworkIdentifier(RegressorMixin, Estimator):
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, m_L)
         sample_weight : array-like of shape (n_samples,), default=None
-            Non-negative.
+            Nonnegative; integer weights count as repetitions, of up to 131 072 rows.
 
         Returns
         -------
@@ -263,9 +263,7 @@ class PassiveNetworkIdentifier(RegressorMixin, Estimator):
         check_magnitudes(X=X, y=Y)
         self._one_dimensional = y.ndim == 1
         if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-            if not np.any(sample_weight > 0):
-                raise ValueError("sample_weight is zero everywhere: no row is left.")
+            sample_weight = checked_weights(sample_weight, X)
         table = Table(X, Y, sample_weight, get_activation(self.output_activation).name == "identity")
         rounding = _CONSTANT * (np.finfo(y.dtype).eps if y.dtype.kind == "f" else np.finfo(np.float64).eps)
         if np.all(np.ptp(table.Y, axis=0) <= rounding * np.abs(table.Y).max(axis=0)):

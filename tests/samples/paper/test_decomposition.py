@@ -7,11 +7,10 @@ import skident
 from skident.budget import MemoryLimitError
 from skident.linalg import n_symmetric_entries, symmetric_power
 from skident.samples.paper.decomposition import (
-    Tolerances,
     decomposition_bytes,
     order_for,
-    recover_full_rank,
     recover_up_to_signs,
+    units_from_tensors,
 )
 from skident.samples.paper.scalars import fix_signs, population_tensors, recover_scalars, term_coefficients
 
@@ -41,7 +40,7 @@ def errors(found, true, signed=False):
 @pytest.mark.parametrize(("D", "m", "spread"), [(1, 1, 1), (5, 5, 1), (10, 4, 1), (30, 30, 1), (30, 30, 4)])
 def test_full_rank_exact(D, m, spread, seed):
     true = random_units(seed, D, m, spread)
-    found = recover_full_rank(population_tensors(*true, 4))
+    found = units_from_tensors(population_tensors(*true, 4))
     assert max(errors(found, true, signed=True)) < 1e-8
     np.testing.assert_allclose(found.margins, 1, atol=1e-6)
     assert found.residual < 1e-10
@@ -64,6 +63,16 @@ def test_higher_orders_exact(order, D, m, method):
     cosines = np.abs(found.W.T @ true[0])
     assert cosines[linear_sum_assignment(-cosines)].min() > 1 - 1e-10
     assert max(errors(found, true)) < 1e-8
+
+
+@pytest.mark.parametrize("n_units", [None, 5])
+def test_the_order_follows_from_the_tensors_or_the_units(n_units):
+    true = random_units(0, 3, 5)
+    found = units_from_tensors(population_tensors(*true, 6), n_units=n_units)
+    assert max(errors(found, true)) < 1e-6 and found.margins is None
+    tensors = population_tensors(*random_units(0, 3, 2), 4)
+    assert units_from_tensors(tensors).margins.min() > 0.9
+    assert units_from_tensors({k: tensors[k] for k in (2, 3, 4)}).margins is None
 
 
 def test_orders_that_memory_does_not_allow_are_refused_before_allocation():
@@ -101,7 +110,7 @@ def test_literal_algorithm_exact(D, m, order):
 
 def test_literal_signs_are_right_without_noise():
     true = random_units(6, 7, 7, spread=2.0)
-    found = recover_full_rank(population_tensors(*true, 4), method="literal")
+    found = units_from_tensors(population_tensors(*true, 4), method="literal")
     assert max(errors(found, true, signed=True)) < 1e-7
 
 
@@ -129,7 +138,7 @@ def test_joint_pencil_bears_more_noise_than_separate_ones():
 @pytest.mark.parametrize("method", ["joint", "literal"])
 def test_units_are_counted_above_the_rank_tolerance(method):
     T = noisy(population_tensors(*random_units(1, 5, 2), 4), 1e-6, 0)
-    counted = recover_full_rank(T, method=method, tolerances=Tolerances(rank=1e-3, term=1e-3, direction=0.1))
+    counted = units_from_tensors(T, method=method, tolerances=(1e-3, 1e-3, 0.1))
     assert counted.W.shape == (5, 2)
     assert recover_up_to_signs(T, method=method).W.shape[1] > 2  # noise looks like units
 
@@ -201,7 +210,7 @@ T = population_tensors(np.eye(3), np.array([0.1, 0.2, -0.3]), np.ones(3), 6)
         (lambda: recover_up_to_signs(T, 0), "order must be an integer >= 1, got 0"),
         (lambda: recover_up_to_signs(T, 3), r"order 3 needs the tensors of orders \[2, .*, 8\], got \[0, .*, 6\]"),
         (lambda: recover_up_to_signs({2: T[2], 3: T[3]}), r"needs the tensors of orders \[2, 3, 4\], got \[2, 3\]"),
-        (lambda: recover_full_rank({k: T[k] for k in (2, 3, 4)}), r"needs the tensors of orders \[1, 2, 3, 4\]"),
+        (lambda: units_from_tensors({}), r"needs the tensors of orders \[2\], got \[\]"),
         (lambda: recover_up_to_signs({**T, 3: T[4]}), r"tensors\[3\] must be packed, of shape \(10,\) over R\^3"),
         (lambda: recover_up_to_signs({**T, 4: T[4] * np.nan}), r"tensors\[4\] must be finite"),
         (
