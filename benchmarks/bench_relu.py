@@ -5,6 +5,7 @@
     python benchmarks/bench_relu.py --part large        50 and 100 units in as many dimensions: about 8 minutes
     python benchmarks/bench_relu.py --part inputs       uniform, Student's t, Laplace and correlated inputs
     python benchmarks/bench_relu.py --part noise        noise of 5 and 30 %, unknown width, seven shapes and inputs
+    python benchmarks/bench_relu.py --part few_samples  120 to 500 samples, noise of 10 and 30 %, against MLPRegressor
     python benchmarks/bench_relu.py --part missing_unit false alarms and power of the test for a missing unit
     python benchmarks/bench_relu.py --part exact        exact tensors, up to 207 units in 20 dimensions
     python benchmarks/bench_relu.py --part signs        units whose weights cancel: are their signs claimed?
@@ -25,6 +26,7 @@ from parts.relu import (  # noqa: F401  (registers the parts)
     ablation,
     baselines,
     exact,
+    few_samples,
     inputs,
     large,
     missing_unit,

@@ -1,11 +1,14 @@
 """Numerical constants stand one per line, each with its unit and its reason in a comment.
 
-``python tests/test_constants.py [path below skident]`` lists those that do not.
+``python tests/test_constants.py [path below skident]`` lists those that do not; ``--register`` lists all, with class and
+reason.
 """
 
 import ast
+import functools
 import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -68,20 +71,58 @@ def test_constants_have_a_line_and_a_reason(package):
     assert len(places) <= LEFT.get(package, 0), places
 
 
-def constants():
-    """File, name without underscore, and value of every module constant that is a number."""
+# Classes of constants; the words of their reasons decide, in this order.
+CLASSES = {
+    "tuned": r"tuned",
+    "budget": r"budget|memory|\bMB\b|at a time|at once|seconds|\btime\b",
+    "rounding": r"rounding|\beps\b|float64|roots? of eps",
+    "statistical": r"statistics|standard (error|deviation)|false alarm|chance|probabilit|signific|confidence|quantile",
+    "design": r"",
+}
+
+
+@dataclass(frozen=True)
+class Constant:
+    """An entry of the register: file below skident, name without underscore, value, its reason with the unit."""
+
+    path: str
+    name: str
+    value: str
+    reason: str
+
+    @property
+    def kind(self):
+        return next(kind for kind, words in CLASSES.items() if re.search(words, self.reason))
+
+
+@functools.cache
+def register():
+    """Every module constant that is a number."""
+    entries = []
     for path in sorted(ROOT.rglob("*.py")):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        source = path.read_text(encoding="utf-8")
+        lines = source.split("\n")
+        for node in ast.parse(source).body:
             if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None and is_number(node.value):
                 name = ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)
+                after = "".join(lines[node.lineno - 1 : node.end_lineno]).partition("#")[2].strip()
+                reason = after or lines[node.lineno - 2].strip("# ")
                 if is_constant(name):
-                    yield path.relative_to(ROOT).as_posix(), name.lstrip("_"), ast.unparse(node.value)
+                    place = path.relative_to(ROOT).as_posix()
+                    entries.append(Constant(place, name.lstrip("_"), ast.unparse(node.value), reason))
+    return entries
+
+
+def test_classes_of_constants():
+    reasons = ["of the largest (budget)", "500 eps", "standard errors", "tuned on relu/large", "of a step"]
+    kinds = [Constant("", "", "", reason).kind for reason in reasons]
+    assert kinds == ["budget", "rounding", "statistical", "tuned", "design"]
 
 
 def test_a_constant_has_one_home():
     homes = {}
-    for path, name, value in constants():
-        homes.setdefault((name, value), []).append(path)
+    for one in register():
+        homes.setdefault((one.name, one.value), []).append(one.path)
     assert {key: paths for key, paths in homes.items() if len(paths) > 1} == {}
     assert sum(map(len, homes.values())) <= MOST
 
@@ -94,5 +135,8 @@ def test_constants_without_a_reason_are_seen():
     assert without_reason("class Tolerances:\n    rank: float = 1e-8\n")[1] == [(2, "rank")]
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and "--register" in sys.argv:
+    for one in register():
+        print(one.path, one.name, one.value, one.kind, one.reason, sep="\t")
+elif __name__ == "__main__":
     print("\n".join(found(sys.argv[1] if len(sys.argv) > 1 else ".")))

@@ -91,6 +91,7 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     n_units: int | None
     order: Literal["auto"] | int
     method: Literal["refined", "literal"]
+    alpha: Literal["auto"] | float
     n_candidates: int
     polish: bool
     control_variate: Literal["network", "quadratic", "linear", None]
@@ -108,6 +109,7 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     spectrum_: Array
     spectrum_noise_: float
     candidate_losses_: Array
+    alpha_: float
     loss_: float
     exact_: bool
     undetected_share_: float
@@ -121,6 +123,7 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         *,
         order: Literal["auto"] | int = ...,
         method: Literal["refined", "literal"] = ...,
+        alpha: Literal["auto"] | float = ...,
         n_candidates: int = ...,
         polish: bool = ...,
         control_variate: Literal["network", "quadratic", "linear", None] = ...,

@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skident.linalg import n_symmetric_entries
 
-from .input_distribution import departures, distinct_rows, values_of_columns
+from .input_distribution import FEW_VALUES, departures, distinct_rows, values_of_columns
 from .paper.decomposition import order_for
 from .ridge_model import EXACT
 from .ridges import regress_on_ridges
@@ -18,7 +18,6 @@ from .unit_count import determined_units
 __all__ = ["check_sizes", "warn_doubts", "warn_of_other_inputs"]
 
 _ROWS_PER_PARAMETER = 3  # up to which units are searched for where their number is not given
-_FEW_VALUES = 10  # distinct values up to which a column is discrete (statistics: none in 50 rows of a density)
 _MANY_ROWS = 50  # rows from which so few distinct values are evidence, and an outlier is named
 _OUTLIER = 0.5  # excess kurtosis per row from which one row makes a column's spread: 1 if it makes all of it
 _COUNTED_UNITS = 20  # up to which units are counted behind few inputs: tensors are the start of so many (budget)
@@ -38,7 +37,7 @@ def check_sizes(sample, n_units, order, method):
         raise ValueError("all columns of X are constant: nothing can be learned from them.")
     distinct = distinct_rows(sample)
     determined = distinct // (k + 1) - 1
-    rows = f"n_samples={n} rows" if distinct == n else f"n_samples={n} rows, {distinct} of them distinct,"
+    rows = f"n_samples={distinct} distinct rows"
     if n_units is None:
         if method == "literal":
             raise ValueError("method='literal' needs n_units; method='refined' finds the number of units.")
@@ -87,12 +86,18 @@ def warn_of_other_inputs(sample):
             "columns; for a known density, give importance weights."
         )
         said += _said_of_an_outlier(sample, worst)
-    few = np.flatnonzero((values > 1) & (values <= _FEW_VALUES))
+    few = np.flatnonzero((values > 1) & (values <= FEW_VALUES))
     if len(few) and sample.n_rows >= _MANY_ROWS:
         said.append(
             f"{len(few)} of {len(excess)} columns of X are not Gaussian but discrete (column {few[0]}: "
             f"{values[few[0]]} values): a unit's bend between two of their values is undetermined, and with it the "
             "network, however well it predicts."
+        )
+    classes = len(np.unique(sample.y[: _MANY_ROWS**2]))
+    if classes <= FEW_VALUES and sample.n_rows >= _MANY_ROWS:
+        said.append(
+            f"y takes {classes} values: steps between them are fitted by steep units, which fail between the samples. "
+            "If they are classes, use HierarchicalQuadraticNetClassifier().fit(X, y)."
         )
     if said:
         warnings.warn(" ".join(said), UserWarning, stacklevel=3)

@@ -43,7 +43,10 @@ class InputBox:
 
     @classmethod
     def of(cls, sample):
-        """The box of the rows of a sample."""
+        """The box of the rows of a sample, or of the standardized columns if rows are too few to whiten others."""
+        # Whitened, new rows have n / (n - k) times the variance of the rows: the margin is for less.
+        if sample.dim > RANGE_MARGIN * (sample.n_rows - sample.dim):
+            sample = sample.standardized()
         low, high = sample.extremes(_TAIL_RANK)
         margin, few = RANGE_MARGIN * (high[0] - low[0]), sample.n_rows < _FEWEST_ROWS
         lowest, highest = (z[0] if few else z[0] * _tail_factor(np.abs(z), sample.n_rows) for z in (low, high))

@@ -6,12 +6,13 @@ import numpy as np
 
 from skident.budget.constants import REPEATED_ROWS
 
-__all__ = ["along_a_line", "departures", "distinct_rows", "values_of_columns"]
+__all__ = ["FEW_VALUES", "SAMPLING_ERRORS", "along_a_line", "departures", "distinct_rows", "values_of_columns"]
 
+FEW_VALUES = 10  # distinct values up to which a column is discrete (statistics: none in 50 rows of a density)
 _SKEWNESS = 1.0  # of a column, from which it is not Gaussian (uniform 0, exponential 2)
 _KURTOSIS = 1.5  # excess, from which a column is not Gaussian (uniform -1.2, Laplace 3)
 _FLATNESS = 1.0  # minus the excess kurtosis, as for `_KURTOSIS`: 1.2 is uniform, 2 the most there is
-_SAMPLING_ERRORS = 4.0  # and at least so many sampling errors of a Gaussian column
+SAMPLING_ERRORS = 4.0  # and at least so many sampling errors of a Gaussian column
 _VALUED = 2**12  # rows whose values are counted
 
 
@@ -22,10 +23,10 @@ def departures(sample):
     """
     skewness, kurtosis = np.abs(sample.skewness), sample.kurtosis
     skewness_error, kurtosis_error = np.sqrt(np.array([6.0, 24.0]) / sample.effective_rows)
-    skewness = skewness / max(_SKEWNESS, _SAMPLING_ERRORS * skewness_error)
-    tails = kurtosis / max(_KURTOSIS, _SAMPLING_ERRORS * kurtosis_error)
+    skewness = skewness / max(_SKEWNESS, SAMPLING_ERRORS * skewness_error)
+    tails = kurtosis / max(_KURTOSIS, SAMPLING_ERRORS * kurtosis_error)
     # Samples of Gaussian columns err less to the side of light tails.
-    flatness = -kurtosis / max(_FLATNESS, 0.5 * _SAMPLING_ERRORS * kurtosis_error)
+    flatness = -kurtosis / max(_FLATNESS, 0.5 * SAMPLING_ERRORS * kurtosis_error)
     return np.max([skewness, tails, flatness], axis=0)
 
 

@@ -10,18 +10,16 @@ from skident.budget.constants import FEW_ROUNDS
 from skident.optim import best_of
 
 from .determined_units import missing_evidence
-from .ridge_model import RidgeModel, is_exact, linear_model, mean_is_as_good, squared_errors, without_ridges
+from .penalized_fit import is_affordable, penalized_fit
+from .ridge_model import RidgeModel, is_exact, linear_model, squared_errors
 from .ridges import ROUGHLY, Regression, RidgeFit, fit_ridges, regress_on_ridges
 from .tensor_stage import TensorStage, correct, tensor_stage
 from .unit_count import (
     add_missing_units,
     criterion,
-    cross_validated_size,
     determined_units,
     escape,
     further_ridge_pays,
-    grown,
-    remove_to,
     select_size,
     unit_penalty,
 )
@@ -36,12 +34,10 @@ _TENSOR_UNITS = 20  # up to which tensors are the cheaper start
 _TENSOR_RANK = 10  # of T_2 where units are to be counted: with as many units as features it shows half
 _UNITS_PER_RANK = 4  # units of a wide fit per rank of T_2, which shows a third to a half of them
 _SAME = 5e-3  # relative difference of residual sums below which two fits are one
-_ENOUGH_ROWS = 10  # a parameter, from which on the criterion needs no second opinion
+_ENOUGH_ROWS = 10  # a parameter, from which on a prior on the weights changes little
 _HEAVY_TAILS = 3.0  # excess kurtosis of a column with heavy tails: that of the Laplace distribution
 _HEAVY_FACTOR = 10  # factor of the samples that tensors need then (tuned on relu/inputs)
-_VALIDATION_CANDIDATES = 3  # starts of the fit of the tensors per fold of the cross-validation (budget)
 _DETERMINED = 0.5  # margin from which a sign of an exact fit is determined: it is 0 or, to rounding, 1
-_TENSOR_ROWS = 1000  # of a fold, below which tensors are no better start than units added one by one (budget)
 
 
 @dataclass(frozen=True)
@@ -62,6 +58,8 @@ class Search:
         False stops after the regression on the units of the tensor stage.
     noise_variance : float or None
         Of the noise, in variances of y, if known: where a fit reaches it, no more units are tried.
+    alpha : float or None
+        Penalty on squared weights; None chooses it where rows are few, 0 for none.
     most_units : int or None
         Bound up to which the search continues if the number of units reaches `max_units`; None for no more.
     """
@@ -72,6 +70,7 @@ class Search:
     control_variate: str | None = "network"
     polish: bool = True
     noise_variance: float | None = None
+    alpha: float | None = None
     most_units: int | None = None
 
     def is_enough(self, sample, rss):
@@ -142,10 +141,13 @@ def learn_relu_network(sample, search, *, rng, say=_silent):
         return _unpolished(sample, work, tensor.model, stage, rng)
     fit, losses = _polish_candidates(work, stage, tensor, rng, say)
     fit, settled = _settle_size(work, fit, search, stage, rng, say)
-    if not fit.model.n_units and search.n_units is None and mean_is_as_good(work, fit.model):
-        say("left-out rows do not support the linear part: the mean of y")
-        fit = RidgeFit(without_ridges(np.zeros(work.dim)), work.total, 0, "target")
-    if work is not sample and fit.model.n_units:
+    if _takes_prior(work, fit, search):
+        fit, settled = (
+            _penalized(work, fit, search, rng),
+            settled or (search.n_units is None and search.most_units is not None),
+        )
+        say(f"penalty {fit.alpha:.2g}: {fit.model.n_units} units, {fit.rss / work.total:.3g} of the variance")
+    elif work is not sample and fit.model.n_units:
         fit = fit_ridges(sample, fit.model, ftol=1e-8, rng=rng)
     signed = resolve_signs(sample, fit, rng)
     return judged(sample, signed, tensor.model, stage, losses, settled, rng)
@@ -335,7 +337,7 @@ def _from_wide_fit(sample, fit, search, rng, say):
 
 
 def _found_size(sample, fit, search, rng, say):
-    """The fit of the best size: by the information criterion, and where rows are few by cross-validation too."""
+    """The fit of the best size by the information criterion."""
     # Where a fit is good enough, fewer units may do as well.
     enough = search.is_enough(sample, fit.rss)
     if fit.model.n_units > _TENSOR_UNITS and not further_ridge_pays(sample, fit, rng):
@@ -344,30 +346,25 @@ def _found_size(sample, fit, search, rng, say):
     fit = select_size(sample, fit, rng, max_units=max_units, callback=_teller(sample, say))
     if 0 < fit.model.n_units <= _TENSOR_UNITS and not enough:
         fit = add_missing_units(sample, fit, rng, max_units=max_units, callback=_teller(sample, say))
-    m = fit.model.n_units
+    return fit_ridges(sample, fit.model, rng=rng) if fit.model.n_units else fit
+
+
+def _takes_prior(sample, fit, search):
+    """Whether a prior on the weights is given, or pays: rows are few, or a linear function meets all of them."""
+    if search.alpha is not None:
+        return search.alpha > 0
+    if not fit.model.n_units and sample.n_rows <= sample.dim + 1:
+        return True
+    if search.is_enough(sample, fit.rss):
+        return False
     # Rows far out, of columns with heavy tails, decide on a unit by themselves: it takes more of them to be sure.
     rows = _ENOUGH_ROWS * (_HEAVY_FACTOR if sample.kurtosis.max() > _HEAVY_TAILS else 1)
-    if m and sample.effective_rows < rows * fit.model.n_parameters:
-        m = _cross_validated_size(sample, m, search, rng)
-        say(f"cross-validation of {fit.model.n_units} units and fewer: {m}")
-        fit = remove_to(sample, fit, m, rng)
-    return fit_ridges(sample, fit.model, rng=rng) if m else fit
+    return is_affordable(sample) or sample.effective_rows < rows * fit.model.n_parameters
 
 
-def _cross_validated_size(sample, n_units, search, rng):
-    # Few rows: corrections of the tensors take half of the time, and the fit of the ridges that follows does as much.
-    control = "quadratic" if search.control_variate == "network" else search.control_variate
-    n_candidates = min(_VALIDATION_CANDIDATES, search.n_candidates)
-    search = replace(search, n_candidates=n_candidates, control_variate=control)
-
-    def learn(part, size):
-        if part.n_rows < _TENSOR_ROWS:
-            wide = grown(part, _linear_fit(part), rng, n_units=min(size + 1, _most_units(part)))
-            return remove_to(part, wide, size, rng)
-        start, _ = _best_candidate(part, _tensors(part, search, size, rng), rng, _silent)
-        return escape(part, start, rng, max_units=min(size + 2, _most_units(part)))[0]
-
-    return cross_validated_size(sample, n_units, learn, rng)
+def _penalized(sample, fit, search, rng):
+    most = search.max_units if search.most_units is None else None  # of a given order
+    return penalized_fit(sample, fit.model, rng, most_units=most, n_units=search.n_units, alpha=search.alpha)
 
 
 def _teller(sample, say):

@@ -62,6 +62,10 @@ class TensorReLURegressor(RegressorMixin, Estimator):
         ``literal`` is the paper's own algorithm, for comparison: raw moments, separate decompositions of
         ``T_{2 l + 1}`` and ``T_{2 l + 2}``, recovery of scalars and regression on the units (Algorithms 4, 2 and 5).
         It needs `n_units`, and far more samples.
+    alpha : "auto" or float, default="auto"
+        Penalty ``alpha n sum_i |a_i (w_i, b_i)|^2`` on the units and likewise on the linear part, for columns of X and
+        y of variance 1. "auto" chooses it together with the number of units where rows are few, and takes 0 where they
+        are many or have no noise. 0 is least squares.
     n_candidates : int, default=16
         Starts of the decomposition; those that end in different places are all polished. Beyond 20 units there is one
         start, the wide fit.
@@ -106,6 +110,8 @@ class TensorReLURegressor(RegressorMixin, Estimator):
     candidate_losses_ : ndarray
         Mean squared residuals of the candidates, ascending: polished, though not to the last digit; with
         ``polish=False`` as the tensors left them.
+    alpha_ : float
+        Penalty of the fit, 0 for least squares.
     loss_ : float
         Weighted mean squared residual.
     exact_ : bool
@@ -184,6 +190,7 @@ class TensorReLURegressor(RegressorMixin, Estimator):
         "n_units": [AT_LEAST_ONE, None],
         "order": [StrOptions({"auto"}), AT_LEAST_ONE],
         "method": [StrOptions({"refined", "literal"})],
+        "alpha": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
         "n_candidates": [AT_LEAST_ONE],
         "polish": ["boolean"],
         "control_variate": [StrOptions({"network", "quadratic", "linear"}), None],
@@ -200,6 +207,7 @@ class TensorReLURegressor(RegressorMixin, Estimator):
         *,
         order="auto",
         method="refined",
+        alpha="auto",
         n_candidates=16,
         polish=True,
         control_variate="network",
@@ -212,6 +220,7 @@ class TensorReLURegressor(RegressorMixin, Estimator):
         self.n_units = n_units
         self.order = order
         self.method = method
+        self.alpha = alpha
         self.n_candidates = n_candidates
         self.polish = polish
         self.control_variate = control_variate
@@ -285,6 +294,7 @@ class TensorReLURegressor(RegressorMixin, Estimator):
             control_variate=self.control_variate,
             polish=self.polish,
             noise_variance=None if self.noise_level is None else (self.noise_level / sample.y_scale) ** 2,
+            alpha=None if self.alpha == "auto" else self.alpha,
         )
         log = StageLog(self.verbose, type(self).__name__)
         return learn_relu_network(sample, search, rng=rng, say=log.say)
@@ -300,6 +310,7 @@ class TensorReLURegressor(RegressorMixin, Estimator):
         self.spectrum_ = learned.stage.spectrum * sample.y_scale
         self.spectrum_noise_ = learned.stage.noise * sample.y_scale
         self.candidate_losses_ = learned.candidate_losses * sample.y_scale**2
+        self.alpha_ = fit.alpha
         self.loss_ = fit.rss / sample.total * sample.y_scale**2
         self.exact_ = learned.exact
         self.undetected_share_ = undetected_share(sample.n_rows if learned.exact else 0)

@@ -16,7 +16,6 @@ __all__ = [
     "RidgeModel",
     "is_exact",
     "linear_model",
-    "mean_is_as_good",
     "squared_errors",
     "without_ridges",
 ]
@@ -107,21 +106,6 @@ def linear_model(sample):
     """Least squares of y on z and 1; z is white, so it is a mean of products."""
     (slope,) = sample.reduce(_products)
     return without_ridges(slope / sample.total)
-
-
-def mean_is_as_good(sample, model):
-    """Whether leave-one-out errors of a linear model are not below those of the mean by a standard error.
-
-    With hardly more rows than columns, least squares predicts worse than the mean. Only for rows of equal weight.
-    """
-    if sample.weights is not None or sample.n_rows < 3 or is_exact(sample, sample.reduce(squared_errors, model)[0]):
-        return False
-    Z, y, _ = sample.arrays(np.float64)
-    n = len(y)
-    leverage = (1.0 + np.einsum("nk,nk->n", Z, Z)) / n  # z is white
-    errors = (y - model(Z)) / np.maximum(1.0 - leverage, np.finfo(float).eps)
-    gain = (y / (1.0 - 1.0 / n)) ** 2 - errors**2
-    return bool(gain.mean() <= gain.std(ddof=1) / np.sqrt(n))
 
 
 def is_exact(sample, rss):

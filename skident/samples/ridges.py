@@ -155,12 +155,15 @@ class RidgeFit:
     n_iter : int
     status : str
         As in :class:`~skident.optim.LeastSquaresResult`.
+    alpha : float
+        Penalty per sample on squared weights, for standardized inputs and y.
     """
 
     model: RidgeModel
     rss: float
     n_iter: int
     status: str
+    alpha: float = 0.0
 
 
 def fit_ridges(sample, model, *, max_iter=60, ftol=1e-7, rough=False, rng=None):

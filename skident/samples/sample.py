@@ -202,6 +202,17 @@ class Sample:
         rows = (starts[:, None] + np.arange(_STRETCH)).ravel()
         return self.take(rows[rows < len(self.X)])
 
+    def column_scale(self):
+        """Standard deviations (d,) of the columns of X, up to the directions in which X is constant."""
+        return np.linalg.norm(np.linalg.pinv(self.whitener), axis=0)
+
+    def standardized(self):
+        """The same rows with standardized columns instead of whitened ones."""
+        other, scale = copy.copy(self), self.column_scale()
+        other.whitener = np.diag(np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0))
+        other._kept = None
+        return other
+
     def take(self, rows):
         """Given rows, kept in memory, with the same coordinates."""
         part = copy.copy(self)

@@ -11,19 +11,18 @@ from skident.budget.constants import PATIENCE
 from skident.optim import best_of
 
 from .missing_unit import correlated_units
-from .ridge_model import RidgeModel, is_exact, squared_errors
+from .ridge_model import RidgeModel, is_exact
 from .ridges import ROUGHLY, RidgeFit, fit_ridges, regress_on_ridges
 from .tensor_stage import leading_eigenvectors, residual_curvature
 
 __all__ = [
+    "ROWS_PER_WEIGHT",
     "add_missing_units",
     "add_ridge",
     "criterion",
-    "cross_validated_size",
     "determined_units",
     "escape",
     "further_ridge_pays",
-    "grown",
     "remove_ridge",
     "remove_to",
     "select_size",
@@ -34,7 +33,7 @@ __all__ = [
 # 111 of make_relu_network; the mean gain is 2.4 per weight).
 _GAIN_PER_WEIGHT = 3.0  # noise variances
 _LEAST_GAIN = 12.0  # noise variances
-_ROWS_PER_WEIGHT = 50  # of a unit, below which cross-validation has to remove units that are not there (budget)
+ROWS_PER_WEIGHT = 50  # of a unit, below which chance adds units that the price below does not keep out (statistics)
 _SCREENED_ROWS = 2**14  # rows on which candidate units are compared (budget)
 _DIRECTIONS = 24  # random ones screened beside the eigenvectors
 _BIASES = (-1.0, 0.0, 1.0)  # starts of biases, in standard deviations of the whitened inputs
@@ -45,7 +44,6 @@ _MISSING_PRICE = 4.0  # noise variances that such a unit must gain beyond the pe
 _MISSING_ROUNDS = 3  # of adding missing units (budget)
 _MISSING_PARAMETERS = 400  # up to which missing units are sought this way (budget)
 _WITHOUT_NOISE = 1e-8  # mean squared residual, in variances of y, from which a rough fit without noise is finished
-_FOLDS = 3  # of the cross-validation that decides whether a unit improves the fit (budget)
 
 
 def determined_units(sample):
@@ -72,7 +70,7 @@ def unit_penalty(sample):
     """Gain that a unit must exceed, in noise variances: at most that of the Bayesian information criterion."""
     n_weights = sample.dim + 1
     usual = n_weights * math.log(max(sample.effective_rows, 2.0))
-    if sample.effective_rows < _ROWS_PER_WEIGHT * n_weights:
+    if sample.effective_rows < ROWS_PER_WEIGHT * n_weights:
         return usual
     return min(_GAIN_PER_WEIGHT * n_weights + _LEAST_GAIN, usual)
 
@@ -172,13 +170,6 @@ def _wider(sample, fit, rng, max_units, patience, callback):
     return best
 
 
-def grown(sample, fit, rng, *, n_units):
-    """The fit with ridges added up to a number, unless residuals become rounding."""
-    while fit.model.n_units < n_units and not is_exact(sample, fit.rss):
-        fit = add_ridge(sample, fit, rng)
-    return fit
-
-
 def _narrower(sample, fit, rng, callback=None):
     """The fits that are left as one ridge after the other is taken away, down to none."""
     while fit.model.n_units:
@@ -253,26 +244,6 @@ def _with_missing_unit(sample, fit, rng):
         start = regress_on_ridges(sample, np.vstack([U, unit[:-1] / length]), np.append(b, unit[-1] / length))
         fits.append(fit_ridges(sample, start.model, ftol=_MISSING_FTOL, rng=rng))
     return min(fits, key=lambda one: one.rss)
-
-
-def cross_validated_size(sample, n_units, learn, rng):
-    """The number of ridges, up to a given one, that predicts rows best that were not fitted.
-
-    On every fold `n_units` ridges are learned from scratch and then taken away one after the other: three runs of
-    `learn` and ``4 n_units`` short fits.
-    """
-    n = len(sample.y)
-    fold_of = rng.permutation(n) % _FOLDS
-    sums = np.zeros((n_units + 1, 2))
-    for fold in range(_FOLDS):
-        inside, outside = sample.take(np.flatnonzero(fold_of != fold)), sample.take(np.flatnonzero(fold_of == fold))
-        fit = learn(inside, n_units)
-        for smaller in itertools.chain([fit], _narrower(inside, fit, rng)):
-            sums[smaller.model.n_units] += outside.reduce(squared_errors, smaller.model)
-    means = sums[:, 0] / sample.total
-    best = int(np.argmin(means))
-    error = math.sqrt(max(sums[best, 1] / sample.total - means[best] ** 2, 0.0) / sample.effective_rows)
-    return int(np.flatnonzero(means <= means[best] + error)[0])
 
 
 def _report(callback, fit):

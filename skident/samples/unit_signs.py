@@ -166,6 +166,15 @@ def _signs_of(sample, model, exact):
     return chosen, margins if exact else np.where(undetermined, 0.0, margins)
 
 
+def _margins(sample, model):
+    """Margins (m,) of the signs of ReLU units: 0 with a linear part, or if chance decides."""
+    if model.skip:
+        return np.zeros(model.n_units)
+    halves = replace(model, V=0.5 * model.V, beta=0.5 * model.beta, u=0.5 * model.V @ model.s, kind="abs")
+    chosen, undetermined = _best_signs(sample, halves)
+    return np.where(undetermined | (chosen[0] < 0), 0.0, 1.0)
+
+
 def resolve_signs(sample, fit, rng):
     """Signs of the units, and the fit without a skip where that is no worse than its fewer parameters allow.
 
@@ -185,6 +194,8 @@ def resolve_signs(sample, fit, rng):
     exact = is_exact(sample, fit.rss)
     if model.n_units == 0:
         return SignedFit(replace(fit, model=replace(model, kind="relu")), np.empty(0))
+    if fit.alpha:
+        return SignedFit(fit, _margins(sample, model))
     candidates, margins = _signs_of(sample, model, exact)
     plains = [fit_ridges(sample, as_relu(model, signs, False), ftol=_PRECISELY, rng=rng) for signs in candidates]
     best = min(range(len(plains)), key=lambda i: plains[i].rss)

@@ -169,7 +169,8 @@ def test_weights_are_repetitions():
     w = np.random.RandomState(0).randint(0, 3, 600)
     weighted = TensorReLURegressor(n_units=2, random_state=0).fit(X, y, sample_weight=w)
     repeated = TensorReLURegressor(n_units=2, random_state=0).fit(np.repeat(X, w, axis=0), np.repeat(y, w))
-    np.testing.assert_allclose(weighted.loss_, repeated.loss_, rtol=1e-6)
+    # Penalties are chosen with the effective number of rows, which is smaller than that of the repetitions.
+    np.testing.assert_allclose(weighted.loss_, repeated.loss_, rtol=1e-3)
     np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), atol=1e-2 * y.std())
 
 
@@ -229,6 +230,7 @@ def test_progress(capsys):
 @pytest.mark.parametrize("load", [load_diabetes, load_breast_cancer])
 @pytest.mark.filterwarnings("ignore:.*columns of X are not Gaussian:UserWarning")
 @pytest.mark.filterwarnings("ignore:.* better for these data")
+@pytest.mark.filterwarnings("ignore:y takes 2 values")
 def test_ordinary_tables(load):
     X, y = load(return_X_y=True)
     ours = cross_val_score(TensorReLURegressor(random_state=0), X, y, cv=5).mean()
@@ -255,7 +257,7 @@ def test_warnings_point_at_the_caller(rng):
 @pytest.mark.parametrize(
     ("d", "n", "options", "message"),
     [
-        (5, 20, {"n_units": 3}, r"n_samples=20 rows do not determine n_units=3 .* at least 24 rows"),
+        (5, 20, {"n_units": 3}, r"n_samples=20 distinct rows do not determine n_units=3 .* at least 24 rows"),
         (5, 200, {"n_units": 6, "order": 1}, r"n_units=6 is more than order=1 .* 5; order='auto' takes order 2"),
         (3, 200, {"n_units": 7, "order": 2}, r"n_units=7 is more than order=2 .* 6; order='auto' takes order 3"),
         (5, 200, {"method": "literal"}, r"method='literal' needs n_units"),
@@ -357,7 +359,7 @@ def test_negative_and_zero_weights(rng):
     X, y = rng.standard_normal((100, 3)), rng.standard_normal(100)
     with pytest.raises(ValueError, match="Negative values in data passed to `sample_weight`"):
         TensorReLURegressor().fit(X, y, sample_weight=-np.ones(100))
-    with pytest.raises(ValueError, match="at least one non-zero"):
+    with pytest.raises(ValueError, match="sample_weight is zero for all samples"):
         TensorReLURegressor().fit(X, y, sample_weight=np.zeros(100))
 
 
@@ -375,7 +377,9 @@ def test_nothing_is_left_of_a_failed_fit(rng):
 
 def test_too_few_rows_for_a_unit(rng):
     X = rng.standard_normal((9, 5))
-    with pytest.warns(ConvergenceWarning, match=r"n_samples=9 rows determine no unit in 5 dimensions, 12 would"):
+    with pytest.warns(
+        ConvergenceWarning, match=r"n_samples=9 distinct rows determine no unit in 5 dimensions, 12 would"
+    ):
         reg = TensorReLURegressor().fit(X, X[:, 0])
     assert reg.n_units_ == 0
 
@@ -394,13 +398,14 @@ def test_inputs_that_are_not_gaussian(draw):
 
 
 @pytest.mark.filterwarnings("ignore:.*columns of X are not Gaussian:UserWarning")
+@pytest.mark.filterwarnings("ignore:the fit is no better than the mean")
 def test_repeated_rows_do_not_determine_units(rng):
     X = np.repeat(rng.standard_normal((15, 4)), 10, axis=0)
-    said = r"n_samples=150 rows, 15 of them distinct, do not determine n_units=3 .* at least 20 rows"
+    said = r"n_samples=15 distinct rows do not determine n_units=3 .* at least 20 rows"
     with pytest.raises(ValueError, match=said):
         TensorReLURegressor(n_units=3).fit(X, np.abs(X[:, 0]))
     X = np.repeat(rng.standard_normal((9, 4)), 5, axis=0)
-    with pytest.warns(ConvergenceWarning, match=r"9 of them distinct, determine no unit in 4 dimensions, 10 would"):
+    with pytest.warns(ConvergenceWarning, match=r"9 distinct rows determine no unit in 4 dimensions, 10 would"):
         reg = TensorReLURegressor(random_state=0).fit(X, np.abs(X[:, 0]))
     assert reg.n_units_ == 0
 

@@ -7,7 +7,6 @@ from skident.samples.ridges import fit_ridges, regress_on_ridges
 from skident.samples.sample import Sample
 from skident.samples.unit_count import (
     add_ridge,
-    cross_validated_size,
     determined_units,
     escape,
     remove_ridge,
@@ -51,18 +50,6 @@ def test_out_of_a_local_minimum():
         n_stuck += stuck
     # The fit itself gets out of most such starts: 7 of 20 were stuck.
     assert n_stuck >= fewest_successes(20, 7, 20)
-
-
-def test_cross_validation_sees_through_interpolation():
-    """Noise has no units, though a few of them fit it well."""
-    rng = np.random.RandomState(0)
-    sample = Sample(rng.standard_normal((120, 3)), rng.standard_normal(120))
-
-    def learn(part, size):
-        fit = fit_ridges(part, regress_on_ridges(part, rng.standard_normal((size, 3)), np.zeros(size)).model)
-        return fit
-
-    assert cross_validated_size(sample, 4, learn, rng) == 0
 
 
 def test_rows_determine_so_many_units():

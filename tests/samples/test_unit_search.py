@@ -9,9 +9,9 @@ from skident import TensorReLURegressor
 from skident.datasets import make_relu_network
 from skident.samples.missing_unit import correlated_units
 from skident.samples.ridge_model import squared_errors
-from skident.samples.ridges import RidgeFit, fit_ridges, regress_on_ridges
+from skident.samples.ridges import fit_ridges, regress_on_ridges
 from skident.samples.sample import Sample
-from skident.samples.unit_count import add_missing_units, criterion, grown
+from skident.samples.unit_count import add_missing_units, criterion
 from skident.samples.unit_signs import resolve_signs
 from tests.rates import fewest_successes
 
@@ -48,14 +48,6 @@ def test_a_unit_close_to_one_of_the_fit_is_found():
         unit = correlated_units(Z, mean, residuals, 1, np.random.RandomState(seed))[0]
         found.append(abs(unit[0]) < 0.995 and np.abs(unit[:2]) @ [0.9, 0.26] > 0.85 * np.linalg.norm(unit))
     assert sum(found) >= fewest_successes(6, 6, 6)
-
-
-def test_fits_grow_to_a_number_of_units():
-    X, y, _ = make_relu_network(300, 3, 3, noise=0.3, random_state=0)
-    sample, rng = Sample(X, y), np.random.RandomState(0)
-    start = regress_on_ridges(sample, np.eye(3)[:1], np.zeros(1))
-    larger = grown(sample, RidgeFit(start.model, start.rss, 0, "target"), rng, n_units=4)
-    assert larger.model.n_units == 4 and larger.rss < start.rss
 
 
 @pytest.mark.slow
