@@ -18,8 +18,7 @@ __all__ = ["BetterModel", "better_model"]
 
 _MAX_SAMPLES = 1000  # that are compared (budget): five eigendecompositions of this order take a second
 _FEWEST_OF_TREES = 100  # below, none with boosting: leaves of 20 samples are a fifth of them
-_TREES = 60  # at twice the usual rate instead of 100 (budget)
-_RATE = 0.2  # twice the usual (budget)
+_BOOSTING = {"learning_rate": 0.2, "max_iter": 60, "random_state": 0}  # 60 trees at twice the usual rate (budget)
 _OUTPUTS_OF_TREES = 10  # of boosting, which grows trees for each (budget)
 _GAIN = 0.015  # of R^2 or accuracy by which a model must be better: differences of 0.02 are to be named (tables.better)
 _POSSIBLE_ERRORS = 0.5  # standard errors of the paired difference for a warning: a false alarm costs one more fit
@@ -132,16 +131,16 @@ def _boosting_losses(samples, folds, labels):
     which neither a linear model nor a kernel reveals.
     """
     X, y, w = samples
-    losses, options = np.full(len(y), np.nan), {"learning_rate": _RATE, "max_iter": _TREES, "random_state": 0}
+    losses = np.full(len(y), np.nan)
     for fold in folds:
         rest = np.setdiff1d(np.arange(len(y)), fold)
         if labels:
-            model = HistGradientBoostingClassifier(**options)
+            model = HistGradientBoostingClassifier(**_BOOSTING)
             losses[fold] = model.fit(X[rest], y[rest], w[rest]).predict(X[fold]) != y[fold]
             continue
         errors = np.zeros(len(fold))
         for column in y.reshape(len(y), -1).T:
-            model = HistGradientBoostingRegressor(**options).fit(X[rest], column[rest], w[rest])
+            model = HistGradientBoostingRegressor(**_BOOSTING).fit(X[rest], column[rest], w[rest])
             errors += (model.predict(X[fold]) - column[fold]) ** 2
         losses[fold] = errors
     return losses

@@ -27,7 +27,6 @@ from .scaling import target_scaling
 __all__ = ["HierarchicalQuadraticNet"]
 
 _MAX_WEIGHTS_OF_LM = 1500  # above, L-BFGS: a step of Levenberg-Marquardt costs O(n P^2 + P^3)
-_FEWEST_OF_SELECTION = 9  # samples for widths="auto": three per fold
 _FITS = {"auto": fit_auto, "sum": fit_penalized_sum, "linear": fit_linear}  # by readout
 
 
