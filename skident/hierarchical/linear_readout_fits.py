@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from operator import attrgetter
 
 import numpy as np
@@ -37,7 +38,8 @@ def fit_linear(problem, options, l2="auto", cross_validate=False):
     grid = _L2_GRID if automatic else (float(l2),)
     validated = (automatic or cross_validate) and len(problem.x) >= FEWEST_FOLDED
     folds = np.array_split(np.arange(len(problem.x)), 3)  # samples come in random order
-    errors = _cross_validated(problem, options, grid, folds) if validated else []
+    squares = _cross_validated(problem, options, grid, folds) if validated else []
+    errors = [problem.relative_error(some) for some in squares]
     if automatic and problem.start is None:
         ridge = ridge_error(problem, folds) if validated else 1.0
         if prefers_ridge(ridge, min(errors, default=np.inf), problem):
@@ -45,9 +47,10 @@ def fit_linear(problem, options, l2="auto", cross_validate=False):
     l2 = grid[int(np.argmin(errors))] if errors else _L2_OF_FEW_SAMPLES if automatic else grid[0]
     attempts = (_attempt(problem, options, l2) for _ in range(min(MAX_STARTS, options.n_starts)))
     best, losses = best_of(attempts, attrgetter("loss"))
-    error = min(errors) if errors else float("inf")
+    error, squares = min(errors, default=float("inf")), squares[int(np.argmin(errors))] if errors else None
     margin = 0.0 if validated and has_few_samples(problem) else RANGE_MARGIN
-    return Fit(best.module, best.initial, losses, best.history, best.converged, error=error, l2=l2, margin=margin)
+    fit = Fit(best.module, best.initial, losses, best.history, best.converged, error=error, l2=l2, margin=margin)
+    return dataclasses.replace(fit, squares=squares)
 
 
 def _attempt(problem, options, l2):
@@ -73,14 +76,14 @@ def _start(problem):
 
 
 def _cross_validated(problem, options, grid, folds):
-    """Relative squared error of each l2, each from new starts; stops once it rose twice in a row.
+    """Squared errors (n,) of samples left out, for each l2 from new starts; stops once they rose twice in a row.
 
     From the largest l2 down: polynomials with almost no penalty may overflow on the held-out samples.
     """
-    n, errors = len(problem.x), []
+    n, found, errors = len(problem.x), [], []
     parts = [problem.part(np.setdiff1d(np.arange(n), fold)) for fold in folds]
     for l2 in grid:
-        total = 0.0
+        squares = np.empty(n)
         for part, fold in zip(parts, folds):
             module = _start(part)
             options.minimize(
@@ -88,9 +91,9 @@ def _cross_validated(problem, options, grid, folds):
             )
             x = clipped_inputs(problem.x[fold], part.x, 0.0 if has_few_samples(problem) else RANGE_MARGIN)
             with torch.no_grad():
-                error = float(problem.samples().part(fold, x).squared_errors(module).sum())
-            total += error if np.isfinite(error) else float("inf")
-        errors.append(total / (n * problem.variance()))
+                squares[fold] = ((module(x) - problem.y[fold]) ** 2).sum(dim=1).cpu()
+        found.append(np.nan_to_num(squares, nan=np.inf, posinf=np.inf))
+        errors.append(problem.relative_error(found[-1]))
         if len(errors) > 2 and errors[-1] > errors[-2] > errors[-3]:
             break
-    return errors
+    return found
