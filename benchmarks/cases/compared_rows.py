@@ -212,7 +212,8 @@ def _inexact_rows():
             kind = f"{activation} {'-'.join(map(str, sizes))}, {name}"
             yield Row(kind, random(activation, *sizes), deployed, error=None)
     for level in (1e-3, 1e-2):
-        yield Row(f"tanh 10-8-1, noise {level:g}", random("tanh", 10, 8, 1), with_noise(level), error=None, seconds=30.0)
+        name, network = f"tanh 10-8-1, noise {level:g}", random("tanh", 10, 8, 1)
+        yield Row(name, network, with_noise(level), error=None, seconds=30.0)
     yield Row("relu 10-8-1, noise 1e-3", random("relu", 10, 8, 1), with_noise(1e-3), error=None)
     yield Row("sigmoid 10-8-5-1, float32", random("sigmoid", 10, 8, 5, 1), in_float32, error=None, seconds=25.0)
 
