@@ -36,7 +36,8 @@ ALIGNMENT = range(150_000, 150_200)
 RELU_LARGE = range(171_000, 171_500)
 RELU_INPUTS = range(171_500, 172_000)
 TABLES = range(172_000, 173_000)  # tables from the first, orders from the hundredth
-BETTER_MODELS = range(3_110_000, 3_111_000)  # tables and folds from the first, sparse axes from the 500th
+# Better models and weights from the first, sparse axes and rare classes from the 500th.
+TABLE_ESTIMATORS = range(3_110_000, 3_111_000)
 SADDLE_FEATURES = range(173_000, 174_000)
 PAPER_FIGURES = range(176_000, 177_000)
 ONNX = range(177_000, 178_000)  # a hundred a source
@@ -65,7 +66,6 @@ RELU_MISSING_UNIT = range(3_101_000, 3_102_000)  # fits that lack none, then a h
 PASSIVE_GIVEN = range(3_102_000, 3_103_000)  # twenty a row; rows at seed + 500
 EVERYDAY = range(2_200_000, 2_220_000)  # a thousand a part
 COMPARED = range(4_000_000, 4_010_000)  # a hundred a row
-WEIGHTS = range(3_110_000, 3_111_000)  # repetitions from the first, rare classes from the 500th
 RELU_FIDELITY = range(3_103_000, 3_104_000)  # signs from the first, tensors from the 500th, networks from the 800th
 HONESTY_ROWS = range(1_180_000, 1_188_000)  # samples drawn beside them: seed + 1 000 000
 

@@ -192,10 +192,10 @@ CASES = {
         "exact",
     ),
     "a smooth model taken as ReLU": (identifier(SHALLOW, activation="relu"), "try activation='tanh'", "exact"),
-    "ReLU by saturation": (identifier(RELU, activation="relu", strategy="saturation"), "use strategy='auto'", "exact"),
+    "ReLU by saturation": (identifier(RELU, activation="relu", strategy="saturation"), "use options=IdentifierOptions(strategy='auto')", "exact"),
     "softplus by saturation": (
         identifier(SOFTPLUS, layer_widths=(4, 1), activation="softplus", strategy="saturation"),
-        "use strategy='hessian'",
+        "use options=IdentifierOptions(strategy='hessian')",
         "fits",
     ),
     **{

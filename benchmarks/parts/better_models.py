@@ -23,7 +23,7 @@ from common import format_table
 from parts.tables import class_tables, classifiers, regression_tables, regressors
 from registry import part
 
-FIRST_SEED = seed_ranges.BETTER_MODELS.start
+FIRST_SEED = seed_ranges.TABLE_ESTIMATORS.start
 OURS = ("QuadraticNet", "TensorReLU", "Hierarchical", "SaddleToSaddle")
 REGRESSIONS = ("diabetes", "friedman1", "friedman2", "friedman3", "sparse uncorrelated", "interactions")
 
@@ -61,7 +61,7 @@ def _score(model, data, score, said=None):
     return score(y[test], model.predict(X[test]))
 
 
-@part("tables", "better_models", seeds=seed_ranges.BETTER_MODELS)
+@part("tables", "better_models", seeds=seed_ranges.TABLE_ESTIMATORS)
 def run(trials, quick):
     rows = []
     for trial in range(1 if quick else trials or 2):

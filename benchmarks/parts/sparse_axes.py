@@ -12,7 +12,7 @@ from common import format_table
 from registry import part
 from skident import QuadraticNetRegressor, TensorReLURegressor
 
-FIRST_SEED = seed_ranges.BETTER_MODELS.start
+FIRST_SEED = seed_ranges.TABLE_ESTIMATORS.start
 OFFSET, N, D, NEW = 500, 40, 60, 2000
 NOISES = (0.1, 0.5)
 
@@ -26,7 +26,7 @@ def _models():
     }
 
 
-@part("tables", "sparse_axes", seeds=seed_ranges.BETTER_MODELS)
+@part("tables", "sparse_axes", seeds=seed_ranges.TABLE_ESTIMATORS)
 def run(trials, quick):
     rows = []
     for noise in NOISES:

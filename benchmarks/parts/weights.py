@@ -25,7 +25,7 @@ from skident import (
     TensorReLURegressor,
 )
 
-FIRST_SEED = seed_ranges.WEIGHTS.start
+FIRST_SEED = seed_ranges.TABLE_ESTIMATORS.start
 N_SEEDS, N_ROWS, N_RARE = 10, 150, 1000
 REGRESSORS = (QuadraticNetRegressor, HierarchicalQuadraticNet, SaddleToSaddleRegressor, TensorReLURegressor)
 REGRESSORS += (PassiveNetworkIdentifier, SaddleEscapeAnalyzer)
@@ -66,7 +66,7 @@ def _recalls(seed):
     return found
 
 
-@part("tables", "weights", seeds=seed_ranges.WEIGHTS)
+@part("tables", "weights", seeds=seed_ranges.TABLE_ESTIMATORS)
 def run(trials, quick):
     n = trials or (1 if quick else N_SEEDS)
     with warnings.catch_warnings():

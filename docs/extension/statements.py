@@ -39,7 +39,7 @@ Completion, eq. (18) | identification.NetworkCompletion | tests/identification/h
 Theorem 4, Proposition 5 (the error that they bound) | metrics.subspace_distance | tests/metrics/test_metrics.py::test_subspace_distance_reference
 Lemma 6, Lemma 7, Lemma 8 | none: steps of the proof of Theorem 4, with constants that are not given; `metrics.subspace_distance` measures the error
 Theorem 9 | linalg.subspace_power_iteration | tests/linalg/test_rank_one.py::test_iteration_never_lowers_the_objective_with_a_small_step
-Lemma 11, Lemma 12 (the objective) | linalg.projection_norms | tests/linalg/test_rank_one.py::test_projection_norms_against_matrices
+Lemma 11, Lemma 12 (the objective) | linalg.find_rank_one | tests/linalg/test_rank_one.py::test_projection_norms_against_matrices
 Theorem 10, Theorem 14, Corollary 1, Theorem 15, Proposition 16 (the local maximizers that they are about) | linalg.find_rank_one | tests/linalg/test_rank_one.py::test_noise_moves_vectors_but_makes_none
 Lemma 13, Lemma 17, Lemma 18 | none: steps of proofs, and a counterexample that exists; `metrics.false_positive_rate` measures spurious maximizers
 Figure 1 | none: a drawing
@@ -54,7 +54,7 @@ Figure 9 | identification.NetworkIdentifier | tests/identification/test_completi
 """
 
 _AWASTHI = """
-Definition A.1, Definition A.2, Fact A.3 | linalg.hermite_features | tests/linalg/test_hermite_expansions.py::test_features_against_the_definition
+Definition A.1, Definition A.2, Fact A.3 | linalg.hermite_tensors | tests/linalg/test_hermite_expansions.py::test_features_against_the_definition
 Claim A.4, Fact 4.7 | none: ranks of Khatri-Rao products, which the number of units per order follows from; `samples.units_from_tensors` refuses more
 Theorem A.5 | linalg.jennrich | tests/linalg/test_rank_one.py::test_error_goes_with_the_noise
 Lemma 3.5 | samples.population_tensors | tests/samples/test_tensor_fit.py::test_population_tensors_are_means_of_hermite_tensors
@@ -66,7 +66,7 @@ Algorithm 4, Theorem 3.2, Theorem D.1 | samples.units_from_tensors | tests/sampl
 Algorithm 5, Lemma D.12 | samples.TensorReLURegressor.method | tests/samples/paper/test_regression.py::test_any_signs_give_the_function_back
 Algorithm 6 | samples.units_from_tensors | tests/samples/paper/test_decomposition.py::test_literal_signs_are_right_without_noise
 Corollary 3.3 | samples.units_from_tensors | tests/samples/paper/test_decomposition.py::test_higher_orders_exact
-Lemma 4.3 | linalg.hermite_polynomials | tests/samples/paper/test_statements.py::test_neighboring_hermite_polynomials_are_not_both_small
+Lemma 4.3 | linalg.hermite_tensors | tests/samples/paper/test_statements.py::test_neighboring_hermite_polynomials_are_not_both_small
 Claim 4.4 | linalg.jennrich | tests/linalg/test_rank_one.py::test_symmetric_modes
 Claim 4.8 | samples.TensorReLURegressor.signs_margin_ | tests/samples/test_ridge_sides.py::test_signs_of_units_whose_weights_cancel
 Claim D.2 to Lemma D.11, Lemma D.13 | none: robust versions of the statements above, with constants that are not given; `benchmarks/bench_relu.py --part noise` measures the errors
@@ -77,13 +77,13 @@ _SOLTANOLKOTABI = """
 Theorem 2.1 (no spurious minima, saddles) | landscape.landscape_certificate | tests/landscape/test_certify.py::test_descent_ends_at_certified_optima
 Theorem 2.1 (loss zero) | landscape.QuadraticNetRegressor | tests/landscape/test_regressor.py::test_random_labels_are_fitted_exactly
 Theorem 2.2 | landscape.LandscapeCertificate.theorem_bound | tests/landscape/test_certify.py::test_both_bounds_of_approximate_minima_hold_and_the_deterministic_one_is_tighter | benchmarks/bench_landscape.py
-Assumption 2.3, Example 2.4 | network.get_activation | tests/test_errata.py::test_erf_of_example_2_4_has_the_limit_sqrt_2
+Assumption 2.3, Example 2.4 | network.ACTIVATIONS | tests/test_errata.py::test_erf_of_example_2_4_has_the_limit_sqrt_2 | skident.network.FeedforwardNetwork
 Theorem 2.5, Remark 2.6 | landscape.descent_rate | tests/landscape/test_descent_rate.py::test_the_rate_is_that_of_the_jacobian
 Lemma 5.1 to Lemma 5.7 | none: identities and concentration inequalities of the proofs
 Lemma 6.1 | landscape.LandscapeCertificate.residual_norm | tests/landscape/test_certify.py::test_at_rank_deficient_saddles_the_explicit_curvature_is_the_smallest_eigenvalue | skident.landscape.landscape_certificate
 Proposition 7.1, Proposition 7.2, Proposition 7.4, Corollary 7.5 (the singular value that they bound) | landscape.descent_rate | tests/landscape/test_descent_rate.py::test_the_rate_is_that_of_the_jacobian
 Lemma 7.6 to Lemma 7.14, Proposition 7.8, Proposition 7.9, Theorem B.1, Lemma A.1 to Lemma F.2 | none: steps of the proof of Theorem 2.5, with constants that are not given; `landscape.descent_rate` computes the rate
-Figure 1 | network.get_activation | tests/test_errata.py::test_erf_of_example_2_4_has_the_limit_sqrt_2 | benchmarks/bench_paper_figures.py
+Figure 1 | network.ACTIVATIONS | tests/test_errata.py::test_erf_of_example_2_4_has_the_limit_sqrt_2 | benchmarks/bench_paper_figures.py
 Figure 2, Figure 3 | landscape.phase_transition | tests/inspection/test_displays.py::test_phase_transition_repeats_and_counts | benchmarks/bench_landscape.py
 Figure 4 | datasets.make_planted_shallow | tests/datasets/test_datasets.py::test_planted_shallow_labels_and_noise | benchmarks/bench_landscape.py
 """

@@ -75,10 +75,7 @@ def checked_weights(sample_weight, X):
     checks = {"ensure_non_negative": True, "allow_all_zero_weights": True}
     w = _check_sample_weight(sample_weight, X, dtype=np.float64, **checks)
     if not w.any():
-        raise ValueError(
-            "sample_weight is zero for all samples, so none is left to fit. Pass positive weights, or "
-            "sample_weight=None."
-        )
+        raise ValueError("sample_weight is zero for all samples, so none is left to fit. Pass positive weights.")
     return w if 1.0 / _LARGE_WEIGHT < w.max() < _LARGE_WEIGHT else w / w.max()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 
 from sklearn.exceptions import ConvergenceWarning
@@ -71,7 +72,7 @@ def _result(options, identifier, names, notes):
         "layer_widths": network.layer_widths,
         "activation": network.activation,
         "output_activation": network.output_activation,
-        "report": dict(report),
+        "report": dataclasses.asdict(report),
         "warning": " ".join(notes) or None,
         "written": written,
     }

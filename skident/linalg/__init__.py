@@ -8,7 +8,7 @@ from .columns import column_units
 from .hermite import hermite_contraction, hermite_features, hermite_polynomial, hermite_polynomials
 from .moments import hermite_tensors, moment_sums
 from .packing import n_symmetric_entries
-from .pencils import JennrichFactors, JointPencil, jennrich, joint_pencil, matrix_pencil
+from .pencils import JennrichFactors, jennrich, joint_pencil, matrix_pencil
 from .power import RankOneOptions, RankOneSearch, find_rank_one, projection_norms, subspace_power_iteration
 from .singular_values import svd
 from .symmetric import DeficientRankError, leading_subspace, n_free_entries, smat, svec, svec_outer
@@ -18,7 +18,6 @@ from .symmetric_tensors import contract_symmetric, flatten_symmetric, pack_symme
 __all__ = [
     "DeficientRankError",
     "JennrichFactors",
-    "JointPencil",
     "RankOneOptions",
     "RankOneSearch",
     "SymmetricPowers",

@@ -254,7 +254,7 @@ class SaddleToSaddleRegressor(RegressorMixin, SaddleToSaddleBase):
     >>> from sklearn.datasets import load_diabetes
     >>> from skident import SaddleToSaddleRegressor
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> regressor = SaddleToSaddleRegressor(width=20, random_state=0).fit(X[:300], y[:300])
+    >>> regressor = SaddleToSaddleRegressor(width=50, random_state=0).fit(X[:300], y[:300])
     >>> print(regressor.score(X[300:], y[300:]) > 0.45)
     True
     """

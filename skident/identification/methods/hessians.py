@@ -121,7 +121,7 @@ def _center(problem, variant, attempts):
     u = _CENTER_SPREAD * problem.rng.standard_normal((1, len(center))) / np.sqrt(len(center))
     # A margin for derivatives: that of the center, if it is small.
     template = problem.pipeline.extractor
-    margin = min(problem.oracle.reach, _CENTER_MARGIN * (template.radius + 2.0 * template.step_size))
+    margin = min(problem.oracle.reach, _CENTER_MARGIN * (template.radius + 2.0 * problem.oracle.step_size))
     return problem.oracle.to_inputs(problem.oracle.clip_to_range(u, margin))[0]
 
 

@@ -93,7 +93,8 @@ class ActivationBoundaries:
         (name, output), widths, strategy = problem.activations, problem.widths, problem.options.strategy
         if strategy == "saturation":
             return (
-                f"strategy='saturation' needs an activation that saturates smoothly, got {name!r}; use strategy='auto'."
+                f"strategy='saturation' needs an activation that saturates smoothly, got {name!r}; use "
+                "options=IdentifierOptions(strategy='auto')."
             )
         if strategy == "hessian" or (widths is not None and len(widths) < 2):
             return (

@@ -81,7 +81,7 @@ class Saturation:
             return None
         return (
             f"strategy='saturation' needs an activation that saturates (tanh, sigmoid, erf), got {hidden!r}; use "
-            "strategy='hessian'."
+            "options=IdentifierOptions(strategy='hessian')."
         )
 
     def run(self, problem, step, state):

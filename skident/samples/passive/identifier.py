@@ -344,7 +344,7 @@ class PassiveNetworkIdentifier(RegressorMixin, Estimator):
             n_rows=len(table.X),
             n_distinct=table.n_distinct,
             n_parameters=network.n_parameters,
-            answers_per_parameter=table.n_values / network.n_parameters,
+            values_per_parameter=table.n_values / network.n_parameters,
             idle_features=idle_features(self.network_, self.stderr_[0][0]),
             tried=found.tried,
             work=limits.budget.work,

@@ -56,7 +56,7 @@ class PassiveReport(ReportMixin):
     n_minima : int
         Networks of these widths that the noise does not distinguish.
     n_rows, n_distinct, n_parameters : int
-    answers_per_parameter : float
+    values_per_parameter : float
     idle_features : list of int
         Columns of X that do not matter.
     tried : list
@@ -81,7 +81,7 @@ class PassiveReport(ReportMixin):
     n_rows: int
     n_distinct: int
     n_parameters: int
-    answers_per_parameter: float
+    values_per_parameter: float
     idle_features: list[int]
     tried: list
     work: float
