@@ -1,7 +1,7 @@
 """Ordinary tables: scores of the estimators against linear models, kernels, boosting and perceptrons.
 
     python benchmarks/bench_tables.py             about ten minutes on one core
-    python benchmarks/bench_tables.py --part classes, --part regression, --part weights
+    python benchmarks/bench_tables.py --part classes, regression, better_models, sparse_axes, weights
     python benchmarks/bench_tables.py --trials 3  shuffled three times
     python benchmarks/bench_tables.py --quick     two small tables, one fold, writes no results
 
@@ -13,7 +13,7 @@ on a table where one of their fits fails or takes more than 30 seconds.
 
 from __future__ import annotations
 
-from parts import tables, weights  # noqa: F401  (register the parts)
+from parts import better_models, sparse_axes, tables, weights  # noqa: F401  (registers the parts)
 from registry import run_parts
 
 if __name__ == "__main__":

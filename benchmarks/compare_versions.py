@@ -142,6 +142,7 @@ def summary(name, pairs):
         "row": name, "networks": len(pairs), "recovered": good.sum(axis=0).tolist(), "lost": int(lost), "won": int(won),
         "chance": chance,
         "queries": [float(np.median([pair[k]["queries"] for pair in pairs])) for k in (0, 1)],
+        "differing": sum(a["queries"] != b["queries"] for a, b in both),
         "query_ratio": ratio["queries"], "second_ratio": ratio["seconds"], "false": false, "reasons": sorted(reasons),
         "worse": [text for text, is_so in worse.items() if is_so],
     }  # fmt: skip

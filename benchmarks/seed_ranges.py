@@ -36,6 +36,7 @@ ALIGNMENT = range(150_000, 150_200)
 RELU_LARGE = range(171_000, 171_500)
 RELU_INPUTS = range(171_500, 172_000)
 TABLES = range(172_000, 173_000)  # tables from the first, orders from the hundredth
+BETTER_MODELS = range(3_110_000, 3_111_000)  # tables and folds from the first, sparse axes from the 500th
 SADDLE_FEATURES = range(173_000, 174_000)
 PAPER_FIGURES = range(176_000, 177_000)
 ONNX = range(177_000, 178_000)  # a hundred a source

@@ -30,8 +30,9 @@ def ablated(step, record, networks, some):
 
 
 def _saves(result):
+    """Whether the step saves queries or time, where it made a difference: times of equal fits vary by more."""
     ratios = [result["query_ratio"], result["second_ratio"]]
-    return any(ratio is not None and ratio < 1 - SAVED for ratio in ratios)
+    return result["differing"] > 0 and any(ratio is not None and ratio < 1 - SAVED for ratio in ratios)
 
 
 @part("ablation", "steps", seeds=seed_ranges.COMPARED)

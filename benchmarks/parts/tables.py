@@ -70,9 +70,8 @@ def hierarchical(n_rows, seed):
     return X, y + 0.1 * y.std() * np.random.RandomState(seed).standard_normal(n_rows)
 
 
-def regression_tables():
+def regression_tables(seed=FIRST_SEED):
     """Name to X, y."""
-    seed = FIRST_SEED
     return {
         "diabetes": load_diabetes(return_X_y=True),
         "linnerud": load_linnerud(return_X_y=True),

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-__all__ = ["linear_accuracy", "linear_r2"]
+__all__ = ["linear_accuracy", "linear_r2", "logistic_errors"]
 
 _ALPHAS = np.logspace(-3, 3, 7)  # ridges tried, for standardized columns: from almost none to almost constant fits
 
@@ -32,23 +32,29 @@ def linear_r2(X, Y, folds, weights=None):
     return float(np.mean(1.0 - errors[varies] / spread[varies])) if varies.any() else 0.0
 
 
-def linear_accuracy(X, labels, folds, weights=None):
-    """Accuracy of logistic regression of labels (n,) on X (n, D), on samples held out in turn (`folds` of indices).
+def logistic_errors(X, labels, folds, weights=None):
+    """Wrong classes (n,) of X (n, D) by logistic regression, as 1, on samples held out in turn; NaN outside folds.
 
     `weights` (n,) are those of the samples.
     """
-    w = np.ones(len(X)) if weights is None else weights
-    right = 0.0
+    wrong, w = np.full(len(labels), np.nan), np.ones(len(X)) if weights is None else weights
     for fold in folds:
         rest = np.setdiff1d(np.arange(len(X)), fold)
         if len(np.unique(labels[rest])) == 1:
-            right += w[fold] @ (labels[fold] == labels[rest[0]])
+            wrong[fold] = labels[fold] != labels[rest[0]]
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             model = _fitted(LogisticRegression(max_iter=200), X[rest], labels[rest], w[rest])
-        right += w[fold] @ (model.predict(X[fold]) == labels[fold])
-    return float(right / sum(w[fold].sum() for fold in folds))
+        wrong[fold] = model.predict(X[fold]) != labels[fold]
+    return wrong
+
+
+def linear_accuracy(X, labels, folds, weights=None):
+    """Accuracy of logistic regression of labels (n,) on X (n, D), on samples held out in turn (`folds` of indices)."""
+    wrong = logistic_errors(X, labels, folds, weights)
+    held = np.isfinite(wrong)
+    return 1.0 - float(np.average(wrong[held], weights=None if weights is None else weights[held]))
 
 
 def _fitted(model, X, y, weights):

@@ -12,7 +12,6 @@ BLOCK_ENTRIES = 2**22  # of arrays that are made at a time: 32 MB
 CAUCHY = 6.0  # standard deviations from which a residual counts for less: white ones lose 2 % of their information
 CHUNK_COPIES = 4  # arrays of a chunk that exist at a time (memory)
 CHUNK_ENTRIES = 4_000_000  # of a Jacobian in memory at once: 32 MB
-CLEAR_GAIN = 0.02  # of R^2 by which another model must be better, beyond its standard error
 COARSE_FTOL = 1e-2  # relative gain of the last steps of a fit that is only a start
 COLLINEAR = 1e-10  # eigenvalue of the correlation matrix below which a direction is constant
 CONSTANT = 1e-13  # standard deviation relative to the mean: a few hundred roundings (2^-53), mostly none

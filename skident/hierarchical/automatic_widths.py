@@ -69,7 +69,7 @@ def fit_automatic_widths(problem, options):
     if exact is not None:
         return exact
     kernel = KernelRidgePart(problem.samples().cpu())
-    weights, error = posterior.stacked(problem, scaling, kernel)
+    weights, error, squares = posterior.stacked(problem, scaling, kernel)
     module, history = posterior.counted(problem, options)
     mean = MiddleOfNetworks(posterior.net, posterior.params.reshape(-1, posterior.net.size), scaling)
     return Fit(
@@ -79,6 +79,7 @@ def fit_automatic_widths(problem, options):
         history,
         loss=history[-1],
         error=error,
+        squares=squares,
         l2=float("nan"),
         margin=_MARGIN,
         predictor=StackedPrediction([mean, kernel], weights),
@@ -183,7 +184,7 @@ class _Posterior:
         return None
 
     def stacked(self, problem, scaling, kernel):
-        """Weights of posterior mean and kernel ridge regression, and their relative error on held-out samples."""
+        """Weights of posterior mean and kernel ridge regression, their held-out error, and its squares (n,)."""
         x, y = problem.x.cpu(), problem.y.cpu()[:, 0].numpy()
         predictions = np.empty((len(x), 2))
         for k, fold in enumerate(self.folds):
@@ -193,7 +194,8 @@ class _Posterior:
         m = len(kernel.left_out)
         predictions[:m, 1] = y[:m] - kernel.left_out
         predictions[m:, 1] = kernel(x[m:])[:, 0].numpy() if m < len(x) else []
-        return stacking_weights(predictions, y, problem.sample_weights)
+        weights, error = stacking_weights(predictions, y, problem.sample_weights)
+        return weights, error, (predictions @ weights - y) ** 2
 
     def counted(self, problem, options):
         """The network of the units that the posterior supports, with its losses."""

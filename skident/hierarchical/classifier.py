@@ -21,7 +21,7 @@ from .classification_fits import fit_cross_entropy, fit_theorem4
 from .estimator_base import QuadraticDenseNetBase
 from .options import LayerPlan, Method
 from .scaling import TargetScaling
-from .stochastic_fits import NoiseSelection, warn_of_linear
+from .stochastic_fits import NoiseSelection
 
 __all__ = ["HierarchicalQuadraticNetClassifier"]
 
@@ -192,8 +192,8 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
         Warns
         -----
         ConvergenceWarning
-            If L-BFGS reached `max_iter`; for Theorem 4, if there are fewer samples than weights; if logistic regression
-            is better on the held-out samples that selected the noise, by more than 0.03 and two standard errors.
+            If L-BFGS reached `max_iter`; for Theorem 4, if there are fewer samples than weights; if a linear model, a
+            kernel or boosting is better on the held-out samples that selected the noise, by more than 0.015.
         """
         return self._fit(X, y, sample_weight, LayerPlan())
 
@@ -277,7 +277,8 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
         noise_selection = fit.noise_selection or NoiseSelection()
         self.input_noise_ = fit.input_noise
         self.held_out_score_, self.linear_score_ = noise_selection.score, noise_selection.linear
-        warn_of_linear(noise_selection, type(self).__name__)
+        if noise_selection.better is not None:
+            noise_selection.better.warn(type(self).__name__, stacklevel=4)
 
     def decision_function(self, X):
         """Logits ``F(x)``; with two classes, the logit of the second class minus that of the first.

@@ -1,4 +1,4 @@
-"""Ridge regression on all terms of degree two: a start and the signs for layer 2, and a reference for the fit."""
+"""Ridge regression on all terms of degree two: a start and the signs for layer 2."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from skident.budget.constants import LARGEST_ORDER
 from skident.linalg.kernel_ridge import ridge_path
 
-__all__ = ["degree_two_r2", "signed_root", "start_from_degree_two"]
+__all__ = ["signed_root", "start_from_degree_two"]
 
 _RIDGES = np.logspace(-10, 2, 25)  # relative to the trace of the kernel, half decades from rounding on
 _LEAST_EIGENVALUE = 1e-3  # relative to the largest: units with zero weights would have zero gradient and stay there
@@ -24,20 +24,6 @@ def _ridge(x, y, w):
     residuals, dual = ridge_path(kernel, y[:, None], _RIDGES * (w * w @ np.diag(kernel)), roots=w)
     best = np.argmin(np.sum(residuals**2, axis=(1, 2)))
     return dual[best, :, 0], residuals[best, :, 0]
-
-
-def degree_two_r2(x, y, folds, weights=None):
-    """R^2 on held-out folds of y (n,) by ridge regression on the terms of degree two of x (n, d).
-
-    `weights` (n,) are those of the samples.
-    """
-    squares, w = 0.0, np.ones(len(x)) if weights is None else weights
-    for fold in folds:
-        rest = np.setdiff1d(np.arange(len(x)), fold)[:LARGEST_ORDER]
-        center = np.average(y[rest], weights=w[rest])
-        coefs = _ridge(x[rest], y[rest] - center, np.sqrt(w[rest]))[0]
-        squares += w[fold] @ (y[fold] - center - (1.0 + x[fold] @ x[rest].T / x.shape[1]) ** 2 @ coefs) ** 2
-    return 1.0 - float(squares / (w @ (y - np.average(y, weights=w)) ** 2))
 
 
 def signed_root(M, k, n_last, signed=True):

@@ -35,11 +35,12 @@ def fit_linear(problem, options, l2="auto", cross_validate=False):
     if `cross_validate`, and for less than nine samples never. l2="auto" is 0.01. Best of two starts.
     """
     automatic = l2 == "auto"
-    l2, error = _L2 if automatic else float(l2), float("inf")
+    l2, error, squares = _L2 if automatic else float(l2), float("inf"), None
     validated = (automatic or cross_validate) and len(problem.x) >= FEWEST_FOLDED
     folds = np.array_split(np.arange(len(problem.x)), 3)  # samples come in random order
     if validated:
-        error = _cross_validated(problem, options, l2, folds)
+        squares = _cross_validated(problem, options, l2, folds)
+        error = problem.relative_error(squares)
     if automatic and problem.start is None:
         ridge = ridge_error(problem, folds) if validated else 1.0
         if prefers_ridge(ridge, error, problem):
@@ -47,7 +48,8 @@ def fit_linear(problem, options, l2="auto", cross_validate=False):
     attempts = (_attempt(problem, options, l2) for _ in range(min(MAX_STARTS, options.n_starts)))
     best, losses = best_of(attempts, attrgetter("loss"))
     margin = 0.0 if validated and has_few_samples(problem) else RANGE_MARGIN
-    return Fit(best.module, best.initial, losses, best.history, best.converged, error=error, l2=l2, margin=margin)
+    held_out = {"error": error, "squares": squares}
+    return Fit(best.module, best.initial, losses, best.history, best.converged, l2=l2, margin=margin, **held_out)
 
 
 def _attempt(problem, options, l2):
@@ -73,14 +75,13 @@ def _start(problem):
 
 
 def _cross_validated(problem, options, l2, folds):
-    """Relative squared error of samples left out, each fold from new starts; infinite if a fit overflows."""
-    n, total = len(problem.x), 0.0
+    """Squared errors (n,) of samples left out, each fold from new starts; infinite if a fit overflows."""
+    n, squares = len(problem.x), np.empty(len(problem.x))
     for fold in folds:
         part = problem.part(np.setdiff1d(np.arange(n), fold))
         module = _start(part)
         options.minimize(module, part.samples(), l2=l2, max_iter=options.n_steps(_VALIDATION_STEPS), patience=_PATIENCE)
         x = clipped_inputs(problem.x[fold], part.x, 0.0 if has_few_samples(problem) else RANGE_MARGIN)
         with torch.no_grad():
-            error = float(problem.samples().part(fold, x).squared_errors(module).sum())
-        total += error if np.isfinite(error) else float("inf")
-    return total / (n * problem.variance())
+            squares[fold] = ((module(x) - problem.y[fold]) ** 2).sum(dim=1).cpu()
+    return np.nan_to_num(squares, nan=np.inf, posinf=np.inf)

@@ -48,11 +48,12 @@ def with_selected_penalty(problem, options, fit, l2="auto", rival=np.inf):
     rival is better.
     """
     grid = _L2_GRID if l2 == "auto" and problem.whole else (fit.l2,)
-    errors = _cross_validated(problem, options, grid, rival)
+    squares = _cross_validated(problem, options, grid, rival)
+    errors = [problem.relative_error(some) for some in squares]
     best = int(np.argmin(errors))
     error = errors[best] if np.isfinite(errors[best]) else float("inf")
     if best == 0 or not error < rival:
-        return dataclasses.replace(fit, error=error)
+        return dataclasses.replace(fit, error=error, squares=squares[best])
     module, history, converged = list(_penalty_path(problem, options, fit.module, grid[: best + 1]))[-1]
     losses = list(fit.restart_losses)
     with torch.no_grad():
@@ -60,6 +61,7 @@ def with_selected_penalty(problem, options, fit, l2="auto", rival=np.inf):
     losses[losses.index(fit.loss)] = loss
     history = [*fit.history, *history]
     changed = {"module": module, "restart_losses": losses, "history": history, "converged": converged}
+    changed["squares"] = squares[best]
     return dataclasses.replace(fit, **changed, loss=loss, error=error, l2=grid[best])
 
 
@@ -77,9 +79,9 @@ def _penalty_path(problem, options, module, grid):
 
 
 def _cross_validated(problem, options, grid, rival):
-    """Relative squared error on held-out samples for each penalty, from new starts; infinite if far above a rival's."""
-    n, totals = len(problem.x), np.zeros(len(grid))
-    scale = n * problem.variance()
+    """Squared errors (penalties, n) of samples left out, from new starts; infinite if far above a rival's."""
+    n, hopeless = len(problem.x), np.full((len(grid), len(problem.x)), np.inf)
+    squares = np.zeros((len(grid), n))
     options = dataclasses.replace(
         options, n_starts=min(2, options.n_starts), patience=_PATIENCE_OF_FOLDS, log=StageLog()
     )
@@ -87,16 +89,17 @@ def _cross_validated(problem, options, grid, rival):
         part = problem.part(np.setdiff1d(np.arange(n), fold))
         fit = fit_sum(part, options, grid[0])
         if not fit.finite:
-            return np.full(len(grid), np.inf)
-        held = problem.samples().part(fold, clipped_inputs(problem.x[fold], part.x, RANGE_MARGIN))
+            return hopeless
+        x, y = clipped_inputs(problem.x[fold], part.x, RANGE_MARGIN), problem.y[fold]
         modules = [fit.module, *[module for module, *_ in _penalty_path(part, options, fit.module, grid)]]
         with torch.no_grad():
-            totals += [float(held.squared_errors(module).sum()) for module in modules]
-        about_mean = problem.samples(problem.y - problem.mean(problem.y)).part(fold)
-        spread = float((about_mean.factors * about_mean.y).square().sum())
-        if fold[0] == 0 and not np.nanmin(totals) <= _FAR_BEHIND * rival * spread:
-            return np.full(len(grid), np.inf)
-    return np.nan_to_num(totals / scale, nan=np.inf, posinf=np.inf)
+            squares[:, fold] = [((module(x) - y) ** 2).sum(dim=1).cpu().numpy() for module in modules]
+        if fold[0] == 0:
+            w = np.ones(n) if problem.weights is None else problem.sample_weights
+            spread = w[fold] @ ((y - problem.mean(problem.y)) ** 2).sum(dim=1).cpu().numpy()
+            if not np.nanmin(squares[:, fold] @ w[fold]) <= _FAR_BEHIND * rival * spread:
+                return hopeless
+    return np.nan_to_num(squares, nan=np.inf, posinf=np.inf)
 
 
 def fit_auto(problem, options, l2="auto"):

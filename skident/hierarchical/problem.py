@@ -88,6 +88,10 @@ class Problem:
         """Weighted mean over the samples of the squared distance of the targets to their mean."""
         return float(self.mean((self.y - self.mean(self.y)) ** 2).sum())
 
+    def relative_error(self, squares):
+        """Weighted mean of squared errors (n,) over the samples, relative to the variance of the targets."""
+        return float(np.average(squares, weights=self.sample_weights)) / self.variance()
+
     def with_targets(self, criterion):
         """Targets and criterion of a training by skorch: a `WeightedLoss` and pairs with weights if there are any."""
         if self.weights is None:
@@ -141,6 +145,7 @@ class Fit:
     loss: float = float("nan")
     exact: bool = False  # whether the sum is the target, see `is_exact`
     error: float = float("nan")  # estimated relative squared error on new data; NaN if not estimated
+    squares: Any = None  # (n,): squared errors of samples left out by thirds, in order; None if not estimated
     l2: float = 0.0
     # inputs are clipped to the samples' range widened by this fraction at either end; None is no clipping
     margin: float | None = None

@@ -10,16 +10,14 @@ import torch
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 
-from skident.base.boosting_reference import clearly_better_boosting_r2
+from skident.base.better_models import better_model
 from skident.base.checked_data import checked_data
-from skident.base.linear_reference import linear_r2
 from skident.base.parameters import AT_LEAST_ONE, StrOptions
 from skident.base.predictions import in_shape_of_targets
-from skident.budget.constants import FEWEST_COMPARED, FEWEST_FOLDED, WORSE_THAN_LINEAR
+from skident.budget.constants import FEWEST_FOLDED
 
 from .architecture import warn_if_too_few
 from .automatic_widths import WIDTHS, fit_automatic_widths
-from .degree_two import degree_two_r2
 from .estimator_base import QuadraticDenseNetBase
 from .linear_readout_fits import fit_linear
 from .model_selection import fit_auto, fit_penalized_sum
@@ -254,9 +252,9 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         -----
         ConvergenceWarning
             If there are fewer targets than weights; if the best start reached `max_iter`; if held-out samples support
-            no hidden layer, so that `l2_` is infinite; if ridge regression, on the inputs or on terms of degree two, is
-            better on held-out samples by more than 0.03 of R^2; if boosting of trees is, by more than 0.02 and a
-            standard error; if Algorithm 1 has other widths than given.
+            no hidden layer, so that `l2_` is infinite; if ridge regression, on the inputs or on terms of degree two, a
+            kernel or boosting is better on held-out samples by more than 0.015 of R^2; if Algorithm 1 has other widths
+            than given.
         """
         return self._fit(X, y, sample_weight, LayerPlan())
 
@@ -351,33 +349,14 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
                 stacklevel=4,
             )
             return
-        if fit.exact or not np.isfinite(fit.error) or len(x) < FEWEST_COMPARED:
+        if fit.exact or not np.isfinite(fit.error):
             return
-        folds = np.array_split(np.arange(len(x)), 3)  # samples come in random order
-        self._warn_of_references((x, y, problem.sample_weights), folds, 1.0 - fit.error)
-
-    def _warn_of_references(self, samples, folds, score):
-        """Warn if a linear model, or boosting, has a clearly higher R^2 on held-out samples than `score`."""
-        x, y, w = samples
-        name, linear = type(self).__name__, linear_r2(x, y, folds, w)
-        boosting = clearly_better_boosting_r2(x, y[:, 0], folds, score, w) if y.shape[1] == 1 else np.nan
-        quadratic = degree_two_r2(x, y[:, 0], folds, w) if y.shape[1] == 1 else -np.inf
-        if score < max(linear, quadratic) - WORSE_THAN_LINEAR:
-            said = "a linear model" if linear >= quadratic else "ridge regression on terms of degree two"
-            reference, advice = max(linear, quadratic), "Take fewer or narrower layers, or a larger l2."
-            if quadratic > linear:
-                advice = "Take more units in layer 2, or compare QuadraticNetRegressor().fit(X, y)."
-        elif not np.isnan(boosting):
-            said, reference = "boosting of trees", boosting
-            advice = "Compare sklearn.ensemble.HistGradientBoostingRegressor().fit(X, y)."
-        else:
-            return
-        warnings.warn(
-            f"{said} is better for these data: R^2 on held-out samples is about {reference:.3f}, and {score:.3f} for "
-            f"{name}. {advice}",
-            ConvergenceWarning,
-            stacklevel=5,
-        )
+        # Samples come in random order. Without errors of single samples, all have the estimated one.
+        folds = np.array_split(np.arange(len(x)), 3)
+        squares = np.full(len(x), fit.error * problem.variance()) if fit.squares is None else fit.squares
+        better = better_model(x, y, squares, folds, weights=problem.sample_weights)
+        if better is not None:
+            better.warn(type(self).__name__, stacklevel=4)
 
     def predict(self, X):
         """Predicted targets.

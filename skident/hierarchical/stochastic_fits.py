@@ -5,16 +5,15 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from sklearn.exceptions import ConvergenceWarning
 from torch.nn import functional
 
+from skident.base.better_models import BetterModel, better_model
 from skident.base.linear_reference import linear_accuracy
-from skident.budget.constants import FEWEST_COMPARED, INPUT_NOISE, N_FOLDS, WORSE_THAN_LINEAR
+from skident.budget.constants import FEWEST_COMPARED, INPUT_NOISE, N_FOLDS
 from skident.training.net import fit_module, skorch_net_of
 
 from .batched_training import MeanOfLogits, Trial, train_in_parallel, trial_logits
@@ -22,7 +21,7 @@ from .problem import Fit
 from .solvers import set_trainable
 from .sum_fits import regressed_signs
 
-__all__ = ["InputNoise", "NoiseSelection", "fit_stochastic", "select_noise", "warn_of_linear"]
+__all__ = ["InputNoise", "NoiseSelection", "fit_stochastic", "select_noise"]
 
 _ENOUGH_SAMPLES = 300  # from here on a single third is held out (budget): the error of an accuracy is below .05
 _N_AVERAGED = 3  # networks with averaged logits: accuracy on digits of other writers is 0.005 higher than that of one
@@ -44,7 +43,7 @@ class NoiseSelection:
     noise: float = 0.0  # standard deviation with the lower held-out log loss
     score: float = np.nan  # held-out accuracy with it; NaN if not measured
     linear: float = np.nan  # held-out accuracy of logistic regression; NaN if not measured
-    n_held: float = 0.0  # number of held-out samples, by their weights
+    better: BetterModel | None = None  # on the same held-out samples
 
 
 def select_noise(problem, held_out_logits):
@@ -59,38 +58,27 @@ def select_noise(problem, held_out_logits):
     if n < FEWEST_COMPARED:
         return NoiseSelection()
     folds = np.array_split(np.arange(n), N_FOLDS)[: 1 if n >= _ENOUGH_SAMPLES else None]
-    weights = torch.ones_like(problem.x[:, 0]) if problem.weights is None else problem.weights[:, 0]
-    n_held, losses = float(weights[np.concatenate(folds)].sum()), {0.0: np.zeros(2), INPUT_NOISE: np.zeros(2)}
-    trials = [(torch.as_tensor(fold, device=problem.x.device), noise) for noise in losses for fold in folds]
+    found = {level: np.full((2, n), np.nan) for level in (0.0, INPUT_NOISE)}
+    trials = [(torch.as_tensor(fold, device=problem.x.device), noise) for noise in found for fold in folds]
     for (fold, noise), logits in zip(trials, held_out_logits(trials)):
-        losses[noise] += _log_loss_and_correct(logits, problem.y[fold], weights[fold]) / n_held
+        found[noise][:, fold.cpu()] = _log_losses_and_wrong(logits, problem.y[fold])
+    held, w = np.concatenate(folds), problem.sample_weights
+    means = {
+        noise: np.average(both[:, held], axis=1, weights=None if w is None else w[held])
+        for noise, both in found.items()
+    }
     # False for NaN, the loss if training with noise diverged.
-    noise = INPUT_NOISE if losses[INPUT_NOISE][0] < losses[0.0][0] else 0.0
-    linear = linear_accuracy(problem.x.cpu().numpy(), problem.y.cpu().numpy(), folds, problem.sample_weights)
-    return NoiseSelection(noise, float(losses[noise][1]), linear, n_held)
+    noise = INPUT_NOISE if means[INPUT_NOISE][0] < means[0.0][0] else 0.0
+    X, y = problem.x.cpu().numpy(), problem.y.cpu().numpy()
+    better = better_model(X, y, found[noise][1], folds, weights=w)
+    return NoiseSelection(noise, float(1.0 - means[noise][1]), linear_accuracy(X, y, folds, w), better)
 
 
 @torch.no_grad()
-def _log_loss_and_correct(logits, labels, weights):
-    """Weighted sums of log losses and of correct predictions, (2,)."""
-    loss = functional.cross_entropy(logits, labels, reduction="none")
-    return np.array([float(loss @ weights), float((logits.argmax(1) == labels).to(weights) @ weights)])
-
-
-def warn_of_linear(noise_selection, name):
-    """Warn if logistic regression has a higher held-out accuracy by more than .03 and two standard errors."""
-    score, linear, n_held = noise_selection.score, noise_selection.linear, noise_selection.n_held
-    if not n_held:
-        return
-    mean = (score + linear) / 2
-    two_standard_errors = 2.0 * np.sqrt(2.0 * mean * (1.0 - mean) / n_held)
-    if score < linear - max(WORSE_THAN_LINEAR, two_standard_errors):
-        warnings.warn(
-            f"{name}: a linear model is better for these data: it scores {linear:.3f} on held-out samples, the network "
-            f"{score:.3f}. There may be too few samples for a network, or max_epochs too few epochs.",
-            ConvergenceWarning,
-            stacklevel=6,
-        )
+def _log_losses_and_wrong(logits, labels):
+    """Log loss of each sample, and whether its class is wrong, (2, n)."""
+    losses = functional.cross_entropy(logits, labels, reduction="none")
+    return torch.stack([losses, (logits.argmax(1) != labels).to(losses.dtype)]).cpu().numpy()
 
 
 def fit_stochastic(problem, method, criterion, training, callbacks=None, noise=InputNoise()):

@@ -13,7 +13,15 @@ from .losses import Huber, checked_loss
 from .problem import LossTerms
 from .quadratic_form import factorize
 
-__all__ = ["ConvexLossFit", "RidgeGrid", "fit_convex_loss", "fit_targets", "ridge_terms", "select_ridge"]
+__all__ = [
+    "ConvexLossFit",
+    "RidgeGrid",
+    "fit_convex_loss",
+    "fit_targets",
+    "ridge_terms",
+    "select_ridge",
+    "selection_samples",
+]
 
 _ALPHAS = tuple(10.0 ** np.arange(-5.0, 1.0, 0.75))  # ridges to choose from, for standardized inputs
 _LINEAR_WEIGHTS = (1.0, 10.0, 100.0)  # as `_ALPHAS`
@@ -54,30 +62,35 @@ class ConvexLossFit:
     certificate: object
 
 
-def select_ridge(samples, loss, terms, grid, rng):
-    """Terms with the ridge and linear weight of the least approximate leave-one-out loss, and this loss.
+def selection_samples(n, rng):
+    """Indices of the samples that select the ridge."""
+    return np.arange(n) if n <= _SELECTION_SAMPLES else rng.choice(n, _SELECTION_SAMPLES, replace=False)
 
-    `samples` are Z (n, d), y (n,) and weights (n,) or None.
+
+def select_ridge(samples, some, loss, terms, grid):
+    """Terms with the ridge and linear weight of the least approximate leave-one-out loss, and left-out outputs.
+
+    `samples` are Z (n, d), y (n,) and weights (n,) or None, and `some` the indices (m,) of those that select. Outputs
+    (m,) are None if there is nothing to select.
     """
     if len(grid.alphas) * len(grid.linear_weights) == 1:
-        return replace(terms, alpha=grid.alphas[0], linear_weight=grid.linear_weights[0]), np.nan
-    Z, y, weights = samples
-    if len(Z) > _SELECTION_SAMPLES:
-        subset = rng.choice(len(Z), _SELECTION_SAMPLES, replace=False)
-        Z, y = Z[subset], y[subset]
-        weights = None if weights is None else weights[subset] / weights[subset].mean()
-    best = (np.inf, 0.0, 1.0)
+        return replace(terms, alpha=grid.alphas[0], linear_weight=grid.linear_weights[0]), None
+    Z, y, weights = (None if one is None else one[some] for one in samples)
+    weights = None if weights is None else weights / weights.mean()
+    best, left_out = (np.inf, 0.0, 1.0), None
     for weight in grid.linear_weights if terms.fit_linear else [1.0]:
         problem, params = ConvexLossProblem(Z, y, loss, replace(terms, linear_weight=weight), weights), None
         for alpha in grid.alphas:
             params, _ = minimize_glm(problem.system(alpha), params, _SELECTION_STEPS)
-            score = _left_out_loss(problem.system(alpha), params)
-            best = min(best, (score, alpha, weight))
-    return replace(terms, alpha=best[1], linear_weight=best[2]), best[0]
+            outputs = _left_out_outputs(problem.system(alpha), params)
+            choice = (float(np.average(loss.value(outputs, y), weights=weights)), alpha, weight)
+            if choice < best:
+                best, left_out = choice, outputs
+    return replace(terms, alpha=best[1], linear_weight=best[2]), left_out
 
 
-def _left_out_loss(system, params):
-    """Mean loss of every sample by a fit without it, each approximated by one Newton step."""
+def _left_out_outputs(system, params):
+    """Outputs (n,) of samples by fits without them, each approximated by one Newton step."""
     Phi, n, loss, y = system.features, len(system.y), system.loss, system.y
     f = system.outputs(params)
     slope, weights = system.weights * loss.slope(f, y), system.weights * loss.curvature(f, y)
@@ -88,8 +101,7 @@ def _left_out_loss(system, params):
     leverage = np.einsum("ij,ij->j", half, half) / n
     share = np.minimum(leverage * weights, _LARGEST_LEVERAGE)
     limit = _LARGEST_OUTPUT * max(1.0, float(np.abs(f).max()))
-    moved = np.clip(f + leverage * slope / (1.0 - share), -limit, limit)
-    return float((system.weights * loss.value(moved, y)).mean())
+    return np.clip(f + leverage * slope / (1.0 - share), -limit, limit)
 
 
 def fit_convex_loss(samples, loss, terms, options):
@@ -118,7 +130,8 @@ def fit_targets(samples, loss, terms, means):
         offset, unit = float(np.median(y)) if terms.fit_intercept else 0.0, loss.delta
         loss, y = Huber(1.0), (y - offset) / unit
     grid, options, rng = means
-    terms, _ = select_ridge((Z, y, weights), loss, terms, grid, rng)
+    some = selection_samples(len(Z), rng)
+    terms, _ = select_ridge((Z, y, weights), some, loss, terms, grid)
     fit = fit_convex_loss((Z, y, weights), loss, terms, options)
     numbers = {"form": unit * fit.form, "coef": unit * fit.coef, "intercept": unit * fit.intercept + offset}
     return replace(fit, W=np.sqrt(unit) * fit.W, **numbers)

@@ -1,4 +1,4 @@
-"""Held-out scores of a quadratic network beside linear and kernel models, and warnings if these are better."""
+"""Held-out scores of a quadratic network beside other models, and warnings if these are better."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from skident.base.kernel_reference import clearly_better_kernel_r2
+from skident.base.better_models import BetterModel, better_model
 from skident.budget.constants import CONSTANT, WORSE_THAN_LINEAR
 
 from .ridge_selection import linear_errors
@@ -22,8 +22,7 @@ class HeldOutScores:
 
     quadratic: float = np.nan  # of the quadratic network with the selected ridge
     linear: float = np.nan  # of a linear model with its best ridge
-    # of kernel ridge regression on at most 500 samples, if it is clearly better than the network
-    kernel: float = np.nan
+    better: BetterModel | None = None  # a model that is clearly better than the network, on at most 1,000 samples
 
 
 def held_out_scores(X, y, choice, weights=None):
@@ -36,7 +35,8 @@ def held_out_scores(X, y, choice, weights=None):
     quadratic, linear = (1.0 - float(np.mean(s)) / variance for s in (choice.squares, choice.linear_squares))
     if choice.alpha == 0.0:
         return HeldOutScores(quadratic, linear)
-    return HeldOutScores(quadratic, linear, clearly_better_kernel_r2(X, y, choice.squares, w))
+    losses = choice.squares if w is None else choice.squares / w
+    return HeldOutScores(quadratic, linear, better_model(X, y, losses, quadratic=True, weights=w))
 
 
 def linear_score(problem):
@@ -55,8 +55,8 @@ def _variance(y, weights):
 def warn_of_model_class(scores, in_sample, name):
     """Warn if another class of functions is better on held-out samples.
 
-    A ConvergenceWarning if a linear model is better than the network even on its training samples (R^2 `in_sample`) by
-    more than .03; a UserWarning if kernel ridge regression is clearly better.
+    If a linear model is better than the network even on its training samples (R^2 `in_sample`) by
+    more than .03, or if another model is clearly better on held-out samples.
     """
     # With a selected ridge, a linear model that is not clearly better than the mean has been rejected.
     if in_sample < np.fmin(scores.linear, scores.quadratic) - WORSE_THAN_LINEAR:
@@ -66,14 +66,8 @@ def warn_of_model_class(scores, in_sample, name):
             ConvergenceWarning,
             stacklevel=4,
         )
-    elif not np.isnan(scores.kernel):
-        warnings.warn(
-            f"{name}: a function of second degree seems too little for these data: R^2 on held-out samples is "
-            f"{scores.quadratic:.3f}, and that of kernel ridge regression {scores.kernel:.3f}. Take a larger class, as "
-            "HierarchicalQuadraticNet.",
-            UserWarning,
-            stacklevel=4,
-        )
+    elif scores.better is not None:
+        scores.better.warn(name, stacklevel=4)
 
 
 def warn_of_rounded_targets(y, name):

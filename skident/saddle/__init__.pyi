@@ -107,7 +107,7 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         """Time of gradient flow on the localized loss from `init_scale` to `radius` along the escape direction."""
     set_fit_request: Any
     def transform(self, X: ArrayLike) -> Array:
-        """Hidden activations of the escape networks."""
+        """Hidden activations of the escape networks, to inspect what reduces the loss first."""
 
 class SaddleToSaddleClassifier(ClassifierMixin, BaseEstimator):
     """A bias-free ReLU network trained from small weights on the log loss, with its saddles on record."""

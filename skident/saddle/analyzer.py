@@ -334,7 +334,7 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
         return 1 if self.layer_ == len(weights) - 1 else weights[self.layer_ - 1].shape[1]
 
     def transform(self, X):
-        """Hidden activations of the escape networks.
+        """Hidden activations of the escape networks, to inspect what reduces the loss first.
 
         Parameters
         ----------

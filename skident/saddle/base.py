@@ -188,6 +188,8 @@ class SaddleToSaddleBase(Estimator):
         problem = diagnose(self, stopping, run.zero_loss())
         if problem is not None:
             warnings.warn(problem, ConvergenceWarning, stacklevel=3)
+        elif stopping is not None and stopping.better is not None:
+            stopping.better.warn(type(self).__name__, stacklevel=3)
 
     def _choose_epochs(self, X, inputs, Y, weights, rng):
         """Number of epochs and input noise, from networks trained on parts of the samples."""

@@ -6,11 +6,10 @@ import math
 
 import numpy as np
 
-from skident.budget.constants import ESCAPE_DROP, WORSE_THAN_LINEAR
+from skident.budget.constants import ESCAPE_DROP
 
 __all__ = ["describe_plateau", "diagnose", "expected_escape"]
 
-_WORSE_THAN_KERNEL = 0.05  # R^2 below that of a kernel, which leaves out one sample and not a third of them
 _HARDLY_BETTER = 0.03  # R^2 or accuracy below which nothing was learned
 _DIVERGED = 2.0  # final loss relative to that of zero outputs
 _N_RECORDS = 4  # last records that the expected escape is extrapolated from
@@ -51,25 +50,10 @@ def _unfinished(estimator, here):
 
 def _low_scores(estimator, stopping):
     """Message if training stopped too early, or held-out scores are low."""
-    (score, linear, kernel, boosting), name = stopping.scores, type(estimator).__name__
+    score, name = stopping.scores[0], type(estimator).__name__
     if stopping.still_falling or stopping.n_epochs > estimator.n_iter_:
         return f"the held-out loss was still falling after max_iter={estimator.max_iter} epochs; raise max_iter."
-    if score < linear - WORSE_THAN_LINEAR:
-        return (
-            f"a linear model is better for these data: it scores {linear:.3f} on held-out samples, {name} {score:.3f}. "
-            "There may be too few samples for a network, or max_iter too few epochs."
-        )
-    if score < kernel - _WORSE_THAN_KERNEL:
-        return (
-            f"a kernel is better for these data: kernel ridge regression scores at least {kernel:.3f} on held-out "
-            f"samples, {name} {score:.3f}. Compare HierarchicalQuadraticNet().fit(X, y)."
-        )
-    if not math.isnan(boosting):
-        return (
-            f"boosting of trees is better for these data: it scores {boosting:.3f} on held-out samples, {name} "
-            f"{score:.3f}. Compare sklearn.ensemble.HistGradientBoostingRegressor().fit(X, y)."
-        )
-    if score < _HARDLY_BETTER:
+    if score < _HARDLY_BETTER and stopping.better is None:
         return f"on held-out samples {name} is hardly better than the mean of y (score {score:.3f})."
     return None
 

@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from skident.base.boosting_reference import clearly_better_boosting_r2
-from skident.base.kernel_reference import compared_samples, kernel_squared_errors
+from skident.base.better_models import BetterModel, better_model
 from skident.base.linear_reference import linear_accuracy, linear_r2
 from skident.budget.constants import ESCAPE_DROP, FEWEST_COMPARED
 
@@ -79,6 +78,7 @@ class HeldOutCurve:
     score: float  # R^2, or accuracy, on the held-out samples at this epoch
     still_falling: bool  # whether epochs ran out while the held-out loss was still falling
     losses: np.ndarray  # (T,): mean held-out loss of the networks for each epoch after the escape
+    scores: np.ndarray | None = None  # (n,): of each sample by its network, at the epoch with the lowest held-out loss
 
     @property
     def lowest(self):
@@ -164,27 +164,29 @@ def train_on_folds(X, Y, losses_of, scores_of, options):
     with torch.no_grad():
         zero = losses_of(torch.zeros(len(training), len(X), n_outputs, dtype=X.dtype, device=X.device), Y)
         zero_losses = _means(zero, training * nets.sample_weights)
-    curves = [[] for _ in options.folds]
+    curves, best = [[] for _ in options.folds], np.full(len(X), np.nan)
     zero_loss = float(zero_losses.max())
     alive = [k for k in range(len(training)) if float(zero_losses[k]) > 0]
     for _ in range(options.max_iter):
-        losses, held = _epoch(nets, X, Y, training, (losses_of, scores_of))
+        losses, held, scores = _epoch(nets, X, Y, training, (losses_of, scores_of))
         # Measured before the steps of this epoch, except those of its own earlier batches.
         for k in alive:
             if nets.escaped[k]:
                 curves[k].append(held[k].tolist())
+                if curves[k][-1] == min(curves[k]):
+                    best[options.folds[k]] = scores[k, torch.as_tensor(options.folds[k])].cpu().numpy()
         nets.escaped |= losses < (1 - ESCAPE_DROP) * zero_losses
         length = min((len(curves[k]) for k in alive), default=0)
         if length and length % _CHECK_EVERY == 0:
             curve = _best_epoch([curves[k] for k in alive], zero_loss)
             if _is_finished(curve, length, zero_loss):
-                return dataclasses.replace(curve, still_falling=False)
+                return dataclasses.replace(curve, still_falling=False, scores=best)
     escaped = [curve for curve in curves if curve]
-    return _best_epoch(escaped, zero_loss) if escaped else None
+    return dataclasses.replace(_best_epoch(escaped, zero_loss), scores=best) if escaped else None
 
 
 def _epoch(nets, X, Y, training, measures):
-    """One epoch of all networks: training losses (K,), and held-out losses and scores (K, 2)."""
+    """One epoch of all networks: training losses (K,), held-out losses and scores (K, 2), scores of samples (K, n)."""
     n, size = len(X), nets.options.batch_size or len(X)
     order = torch.randperm(n, generator=nets.generator).to(X.device) if size < n else torch.arange(n, device=X.device)
     losses, scores = torch.empty_like(training), torch.empty_like(training)
@@ -198,7 +200,8 @@ def _epoch(nets, X, Y, training, measures):
         with torch.no_grad():
             losses[:, batch], scores[:, batch] = some.detach(), measures[1](outputs, y)
         nets.step(gradients)
-    return _means(losses, used), torch.stack([_means(losses, held), _means(scores, held)], dim=1)
+    held = torch.stack([_means(losses, held), _means(scores, held)], dim=1)
+    return _means(losses, used), held, scores
 
 
 def _means(values, weights):
@@ -237,11 +240,10 @@ class StoppingChoice:
     """Number of epochs and input noise, with the held-out scores that determined them."""
 
     n_epochs: int  # of Adam
-    # R^2 or accuracy on held-out samples, of the networks and of a linear model, and R^2 that kernel ridge regression
-    # has with one standard error to spare; NaN if unknown. Then R^2 of boosting; NaN unless it is clearly higher.
-    scores: tuple
+    scores: tuple  # R^2 or accuracy on held-out samples, of the networks and of a linear model; NaN if unknown
     still_falling: bool  # whether the held-out loss was still falling when epochs ran out
     noise: tuple | None = None  # standard deviations of the input noise in training, one per column; or None
+    better: BetterModel | None = None  # on the same held-out samples
 
 
 def choose_epochs(X, Y, tensors, classes, options):
@@ -260,31 +262,18 @@ def choose_epochs(X, Y, tensors, classes, options):
         if with_noise is not None and with_noise.lowest < curve.lowest:
             falling = with_noise.still_falling and most == options.max_iter
             curve, noise = dataclasses.replace(with_noise, still_falling=falling), options.noise
-    linear, kernel, folds, weights = np.nan, np.nan, options.folds, options.weights
-    if not classes:
-        kernel = _kernel_r2(X, Y, weights)
+    linear, folds, weights = np.nan, options.folds, options.weights
+    labels = np.asarray(Y).reshape(len(X), -1)[:, 0].astype(int) if classes else None
     if len(X) >= FEWEST_COMPARED:
-        labels = np.asarray(Y).reshape(len(X), -1)[:, 0].astype(int) if classes else None
         linear = linear_accuracy(X, labels, folds, weights) if classes else linear_r2(X, Y, folds, weights)
     if curve is None:
-        return StoppingChoice(_DEFAULT_EPOCHS, (np.nan, linear, kernel, np.nan), False)
-    boosting = np.nan
-    if not classes and Y.shape[1] == 1:
-        boosting = clearly_better_boosting_r2(X, Y[:, 0], folds, curve.score, weights)
-    return StoppingChoice(curve.n_epochs, (curve.score, linear, kernel, boosting), curve.still_falling, noise)
-
-
-def _kernel_r2(X, Y, weights):
-    """R^2 of kernel ridge regression minus its standard error, on a part of the samples; NaN for few samples.
-
-    The errors are leave-one-out errors.
-    """
-    some = compared_samples(len(X))
-    if not len(some):
-        return np.nan
-    w = None if weights is None else weights[some] / weights[some].mean()
-    squares = kernel_squared_errors(X[some], Y[some], w) / Y.shape[1]
-    return float(1.0 - squares.mean() - squares.std() / math.sqrt(len(squares)))
+        return StoppingChoice(_DEFAULT_EPOCHS, (np.nan, linear), False)
+    # Every network has its own best epoch in these scores: their mean is shifted to the score of the common one.
+    held = np.isfinite(curve.scores)
+    mean = np.average(curve.scores[held], weights=None if weights is None else weights[held])
+    losses = (1.0 - curve.scores + mean - curve.score) * (1 if classes else Y.shape[1])
+    better = better_model(X, labels if classes else Y, losses, folds, weights=weights)
+    return StoppingChoice(curve.n_epochs, (curve.score, linear), curve.still_falling, noise, better)
 
 
 def _half_squares(outputs, Y):

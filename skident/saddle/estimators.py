@@ -135,8 +135,8 @@ class SaddleToSaddleClassifier(ClassifierMixin, SaddleToSaddleBase):
         ConvergenceWarning
             If training did not leave the saddle at the origin, or left fewer than `n_escapes` saddles (with the loss,
             and the step at which an escape is expected); if the final loss is above twice that of zero outputs; if the
-            held-out loss was still falling; if a linear model is better on held-out samples by more than 0.03, or the
-            network is hardly better than the mean of y.
+            held-out loss was still falling; if a linear model, a kernel or boosting is better on held-out samples by
+            more than 0.015, or the network is hardly better than the mean of y.
         """
         with forgotten_on_error(self), one_thread(gram_work(X)):
             self._validate_params()
@@ -282,8 +282,7 @@ class SaddleToSaddleRegressor(RegressorMixin, SaddleToSaddleBase):
         Warns
         -----
         ConvergenceWarning
-            As `SaddleToSaddleClassifier.fit`, and if R^2 on held-out samples is more than 0.05 below that of kernel
-            ridge regression, or more than 0.02 and a standard error below that of boosting.
+            As `SaddleToSaddleClassifier.fit`.
         """
         with forgotten_on_error(self), one_thread(gram_work(X)):
             self._validate_params()

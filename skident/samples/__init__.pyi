@@ -45,6 +45,8 @@ class PassiveNetworkIdentifier(RegressorMixin, BaseEstimator):
     verbose: int
     network_: FeedforwardNetwork
     layer_widths_: tuple[int, ...]
+    activation_: str
+    activation_scores_: dict[Any, Any]
     stderr_: Any
     report_: Any
     n_iter_: int

@@ -1,4 +1,4 @@
-"""Leave-one-out errors of a ReLU fit to first order, and a warning if a kernel or the mean is better."""
+"""Leave-one-out errors of a ReLU fit to first order, and a warning if another model or the mean is better."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scipy.linalg import solve_triangular
 from scipy.spatial import cKDTree
 from sklearn.exceptions import ConvergenceWarning
 
-from skident.base.kernel_reference import clearly_better_kernel_r2
+from skident.base.better_models import better_model
 from skident.budget.constants import RIDGE_OF_PRODUCTS
 
 from .determined_units import jacobian_blocks
@@ -18,7 +18,7 @@ from .penalized_fit import MOST_UNITS, penalty_matrix
 
 __all__ = ["left_out_squares", "warn_of_better_models"]
 
-_MAX_SAMPLES = 2000  # whose errors are computed; of these, the kernel takes 500 (budget)
+_MAX_SAMPLES = 2000  # whose errors are computed (budget)
 _MOST_PARAMETERS = 1000  # time: 2,000 P^2 products, 1 s at this size
 _MAX_LEVERAGE = 0.99  # of a sample: beyond, its error without itself is not of first order
 
@@ -26,7 +26,8 @@ _MAX_LEVERAGE = 0.99  # of a sample: beyond, its error without itself is not of 
 def left_out_squares(sample, model, alpha=0.0):
     """Squared leave-one-out errors (n,) of a fit with penalty `alpha` to a sample, to first order, in variances of y.
 
-    Residuals over one minus their leverage, at most the range of y: predictions are clipped.
+    Residuals over one minus their leverage, at most the range of y: predictions are clipped. NaN for
+    rows that the fit meets without others to check it.
     """
     Z, y, _ = sample.arrays(np.float64)
     penalty = 0.0
@@ -41,17 +42,17 @@ def left_out_squares(sample, model, alpha=0.0):
     J /= scale
     root = np.linalg.cholesky(J.T @ J + penalty / np.outer(scale, scale) + RIDGE_OF_PRODUCTS * np.eye(J.shape[1]))
     leverage = np.sum(solve_triangular(root, J.T, lower=True, check_finite=False) ** 2, axis=0)
-    errors = (y - model(Z)) / (1.0 - np.minimum(leverage, _MAX_LEVERAGE))
-    return np.minimum(errors**2, np.ptp(y) ** 2)
+    gaps = np.where(leverage < _MAX_LEVERAGE, 1.0 - leverage, np.nan)
+    return np.minimum(((y - model(Z)) / gaps) ** 2, np.ptp(y) ** 2)
 
 
 def warn_of_better_models(sample, learned, rng):
-    """Warn if leave-one-out errors of a `LearnedReLU` are clearly above those of a kernel, or of the mean.
+    """Warn if leave-one-out errors of a `LearnedReLU` are clearly above those of another model, or of the mean.
 
-    Not if a warning named another cause, and not if rows repeat: then no row is left out.
+    Not if a warning named undetermined signs or starts, and not if rows repeat: then no row is left out.
     """
     model = learned.signed.fit.model
-    warned = learned.exact or learned.n_flippable or learned.missing or not learned.settled
+    warned = learned.exact or learned.n_flippable or not learned.settled
     if warned or sample.weights is not None or model.n_parameters > _MOST_PARAMETERS:
         return
     if distinct_rows(sample) < sample.n_rows:
@@ -59,11 +60,14 @@ def warn_of_better_models(sample, learned, rng):
     part = sample.draw(_MAX_SAMPLES, rng)
     squares = left_out_squares(part, model, learned.signed.fit.alpha) if part is sample else _squares(part, model)
     X, y = np.asarray(part.X, dtype=np.float64), (part.y - sample.y_center) / sample.y_scale
-    kernel, own = clearly_better_kernel_r2(X, y, squares), 1.0 - float(np.mean(squares) / np.var(y))
-    agreement = _agreement_of_neighbors(part, model) if np.isnan(kernel) and own > 0.0 else 0.0
-    if not np.isnan(kernel):
-        said, compared = "a kernel is better for these data", f", and {kernel:.3f} for kernel ridge regression"
-    elif own <= 0.0:
+    if not np.isfinite(squares).any():
+        return
+    better, own = better_model(X, y, squares), 1.0 - float(np.nanmean(squares) / np.var(y))
+    if better is not None:
+        better.warn("TensorReLURegressor", stacklevel=3)
+        return
+    agreement = _agreement_of_neighbors(part, model) if own > 0.0 else 0.0
+    if own <= 0.0:
         said, compared = "the fit is no better than the mean of y", ""
     elif agreement > 0.0:
         said = "the fit is an approximation: residuals of neighboring samples agree"

@@ -2,15 +2,16 @@
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skident.base.boosting_reference import clearly_better_boosting_r2
+from skident.base.better_models import better_model
 from skident.base.column_scales import scales_for_classes
-from skident.base.kernel_reference import kernel_squared_errors
+from skident.base.kernel_reference import kernel_residuals, kernel_squared_errors
 from skident.base.linear_reference import linear_accuracy, linear_r2
 
 
@@ -53,15 +54,52 @@ def test_errors_are_those_of_leaving_one_out():
     np.testing.assert_allclose(found, errors, rtol=1e-8)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_boosting_is_named_for_steps_only(seed):
-    rng = np.random.RandomState(seed)
-    X, noise = rng.standard_normal((300, 4)), 0.1 * rng.standard_normal(300)
-    folds = np.array_split(np.arange(300), 3)
-    steps, smooth = np.sign(X[:, 0]) + np.sign(X[:, 1]) + noise, X[:, 0] * X[:, 1] + noise
-    assert clearly_better_boosting_r2(X, steps, folds, 0.85) > 0.95
-    assert np.isnan(clearly_better_boosting_r2(X, smooth, folds, 0.95))
-    assert np.isnan(clearly_better_boosting_r2(X[:99], steps[:99], folds, 0.0))
+def test_residuals_of_folds_are_those_of_fits_without_them():
+    rng = np.random.RandomState(1)
+    X = rng.standard_normal((24, 2))
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    Y = np.column_stack([np.sin(X[:, 0]), X[:, 1] ** 2]) + 0.3 * rng.standard_normal((24, 2))
+    folds, scale = np.array_split(np.arange(24), 3), np.mean(np.diag(X @ X.T))
+    found, worst = kernel_residuals(X, Y, "linear", folds), []
+    for ridge in np.logspace(-4, 1.5, 12) * scale:  # that of the least leave-one-out error is among these
+        left = np.empty_like(Y)
+        for fold in folds:
+            rest = np.setdiff1d(np.arange(24), fold)
+            left[fold] = Y[fold] - Ridge(ridge).fit(X[rest], Y[rest]).predict(X[fold])
+        worst.append(np.abs(left - found).max())
+    assert min(worst) < 1e-10
+
+
+TARGETS = {
+    "a linear model": lambda X: X[:, 0] + X[:, 1],
+    "ridge regression on terms of degree two": lambda X: X[:, 0] * X[:, 1],
+    "a kernel": lambda X: np.sin(2 * X[:, 0] - X[:, 1] + X[:, 2]),
+    "boosting of trees": lambda X: np.sign(X[:, 0]) * (X[:, 1] > 0.5) + np.sign(X[:, 1]),
+}
+
+
+@pytest.mark.parametrize("n_folds", [None, 3])
+@pytest.mark.parametrize("labels", [False, True])
+@pytest.mark.parametrize("name", TARGETS)
+def test_the_best_model_is_named(name, labels, n_folds):
+    rng = np.random.RandomState(0)
+    X = rng.standard_normal((360, 3))
+    y = TARGETS[name](X) + 0.1 * rng.standard_normal(360)
+    y = (y > np.median(y)).astype(int) if labels else y
+    losses = (rng.uniform(size=360) < 0.35).astype(float) if labels else (y - y.mean()) ** 2 * 0.6
+    folds = None if n_folds is None else np.array_split(np.arange(360), n_folds)
+    found = better_model(X, y, losses, folds)
+    assert found.score > found.own + 0.1 and (labels or found.model == name)
+    with pytest.warns(ConvergenceWarning, match=rf"{found.model} (is|may be) better for these data: .* for Network"):
+        found.warn("Network", stacklevel=1)
+    assert better_model(X, y, 0.01 * losses, folds) is None  # nothing to gain
+    assert better_model(X[:9], y[:9], losses[:9]) is None  # too few samples
+
+
+def test_samples_outside_of_the_folds_do_not_count():
+    X, losses, fold = np.random.RandomState(0).standard_normal((200, 2)), np.full(200, np.nan), np.arange(70)
+    losses[fold] = 0.5 * np.var(X[:, 0])
+    assert better_model(X, X[:, 0], losses, [fold]).own == pytest.approx(0.5)
 
 
 def table(unit):

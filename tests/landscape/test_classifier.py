@@ -44,6 +44,7 @@ def test_the_optimum_is_certified_again_from_outside(options):
     assert clf.decision_function(X) == pytest.approx(network + linear, abs=1e-10)
 
 
+@pytest.mark.filterwarnings("ignore:.* better for these data")
 def test_three_classes_are_fitted_one_against_the_rest():
     X, y = load_iris(return_X_y=True)
     names = np.array(["setosa", "versicolor", "virginica"])[y]
@@ -85,6 +86,7 @@ def test_classes_that_meet_on_the_boundary_have_no_optimum_either():
     assert not clf.separations_[0].is_complete and abs(clf.separations_[0].margin) < 1e-6
 
 
+@pytest.mark.filterwarnings("ignore:.* better for these data")
 def test_fewer_samples_than_inputs_and_duplicated_columns():
     X, y = data(3, n=12, d=30)
     with pytest.warns(ConvergenceWarning, match="no minimum"):

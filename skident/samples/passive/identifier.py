@@ -27,7 +27,7 @@ from skident.base.parameters import (
 )
 from skident.base.predictions import in_shape_of_targets
 from skident.base.progress import StageLog
-from skident.budget.constants import PREDICTED_ROWS
+from skident.budget.constants import NOISELESS, PREDICTED_ROWS
 from skident.fitting.width_search import SearchLimits, search_weights, search_widths
 from skident.network import Architecture, get_activation
 from skident.optim import WorkBudget, gram_work, one_thread
@@ -48,10 +48,16 @@ _FIRST_ORDER = (
     "standard errors are of first order, and too small if the noise leaves other networks: the budget ended before "
     "fits to fresh noise were made; raise max_work or max_seconds"
 )
+_RIVALS = (
+    "the samples do not determine the activation: {} has the lowest information criterion, and {} nearly the same; set "
+    "activation, or take more samples"
+)
 _STOPPED = (
     "max_seconds={:g} ended the search before its budget of work did: on another machine another network may be "
     "recovered for the same random_state; raise max_seconds, or lower max_work"
 )
+_CANDIDATES = ("tanh", "softplus", "relu", "sin", "gelu", "silu")  # tried by "auto": smooth ones first
+_SAME_CRITERION = 10.0  # difference of information criteria below which the odds of two activations are within 150
 _CONSTANT = 450.0  # units of rounding of the largest target: 1e-13 in double precision
 
 
@@ -70,7 +76,9 @@ class PassiveNetworkIdentifier(RegressorMixin, Estimator):
         ``(m_1, ..., m_L)``, the last one the number of outputs. ``"auto"`` finds them, of networks of one to three
         layers (up to two hidden ones).
     activation : str, default="tanh"
-        Of the hidden layers; one of `skident.network.get_activation`, but not ``identity``.
+        Of the hidden layers; one of `skident.network.get_activation`, but not ``identity``. ``"auto"`` fits networks of
+        tanh, softplus, relu, sin, gelu and silu, and chooses the one of the lowest Bayesian information criterion, or
+        the first that meets all samples to rounding (sigmoid units are tanh units with other weights).
     output_activation : str, default="identity"
     tol : float, default=1e-8
         Relative maximum error on held-out rows below which the network may be called exact.
@@ -82,9 +90,9 @@ class PassiveNetworkIdentifier(RegressorMixin, Estimator):
         Floating-point products that the search may form, and as many again for the last fit and the standard errors: a
         step of one start counts outputs times squared parameters, a batch of steps a million more. One core forms some
         3e9 per second. The best network until then is kept, with a warning if it explains too little.
-    max_seconds : float or None, default=120
-        A guard: no step is made afterwards. If it ends the fit, which is warned of, another machine may find another
-        network for the same `random_state`; until then the budget of work alone decides.
+    max_seconds : float or None, default=None
+        No step is made afterwards. If it ends the fit, a warning says so: a slower or busier machine may then recover
+        another network for the same `random_state`. By default, the budget of work alone ends a search.
     random_state : int, RandomState or None, default=None
         Draws held-out rows and starts.
     verbose : int, default=0
@@ -95,6 +103,11 @@ class PassiveNetworkIdentifier(RegressorMixin, Estimator):
     network_ : FeedforwardNetwork
         In canonical form, a function of X as it is. Where no hidden unit is supported by the rows, a linear function.
     layer_widths_ : tuple of int
+    activation_ : str
+        Of the hidden layers, chosen among the keys of `activation_scores_` if ``activation="auto"``.
+    activation_scores_ : dict
+        The Bayesian information criterion of the best network of each activation; the difference of two is twice the
+        log of their odds. No further ones were fitted once one met the samples to rounding.
     stderr_ : (list of ndarray, list of ndarray)
         Standard errors of weights and biases, shaped like the network's; infinite for parameters that the rows do not
         determine, and for all if the residuals are no noise. Of several targets the
@@ -155,7 +168,7 @@ class PassiveNetworkIdentifier(RegressorMixin, Estimator):
 
     _parameter_constraints = {
         "layer_widths": ["array-like", AT_LEAST_ONE, StrOptions({"auto"})],
-        "activation": [ACTIVATION_CHOICES],
+        "activation": [ACTIVATION_CHOICES, StrOptions({"auto"})],
         "output_activation": [ACTIVATION_CHOICES],
         "tol": [POSITIVE],
         "n_starts": [AT_LEAST_ONE],
@@ -176,7 +189,7 @@ class PassiveNetworkIdentifier(RegressorMixin, Estimator):
         n_starts=16,
         max_neurons=200,
         max_work=1e11,
-        max_seconds=120.0,
+        max_seconds=None,
         random_state=None,
         verbose=0,
     ):
@@ -230,9 +243,13 @@ class PassiveNetworkIdentifier(RegressorMixin, Estimator):
             fitted, held_out = table.split(_HELD_OUT, _MOST_HELD_OUT, rng)
             rows = table.rows(some_of(fitted, rng))
             limits = self._limits(rows, started)
-            found = self._search(table, rows, widths, limits, rng)
+            found, scores = self._search(rows, widths, limits, rng)
+            if widths is None:
+                some = table.rows(some_of(np.arange(len(table.X)), rng))
+                found = units_above_noise(found, some, limits, rng)
             limits.budget.extend()
             final = final_fit(table, rows, found, limits, rng, widths_given=widths is not None)
+            self.activation_, self.activation_scores_ = found.fitted.architecture.activation, scores
             self._store(table, rows, table.rows(held_out), found, final, limits)
             self.report_ = replace(self.report_, seconds=time.perf_counter() - started)
         return self
@@ -256,7 +273,7 @@ class PassiveNetworkIdentifier(RegressorMixin, Estimator):
             )
         if not table.n_inputs:
             raise ValueError("all columns of X are constant: nothing can be learned about a network from them.")
-        if get_activation(self.activation).symmetry == "linear":
+        if self.activation == "identity":
             raise ValueError("activation='identity' makes a linear function of every network; its widths mean nothing.")
         return table, None if isinstance(self.layer_widths, str) else self._widths(table)
 
@@ -275,16 +292,24 @@ class PassiveNetworkIdentifier(RegressorMixin, Estimator):
         budget = WorkBudget(np.inf if self.max_work is None else self.max_work, rows.Y.size, deadline)
         return SearchLimits(self.n_starts, self.max_neurons, budget, StageLog(self.verbose, type(self).__name__).say)
 
-    def _search(self, table, rows, widths, limits, rng):
-        architecture = Architecture(
-            (rows.n_outputs,) if widths is None else widths,
-            get_activation(self.activation).name,
-            get_activation(self.output_activation).name,
-        )
-        if widths is not None:
-            return search_weights(rows, architecture, limits, rng)
-        found = search_widths(rows, architecture, limits, rng)
-        return units_above_noise(found, table.rows(some_of(np.arange(len(table.X)), rng)), limits, rng)
+    def _search(self, rows, widths, limits, rng):
+        """The network of the lowest criterion over activations, and all criteria; candidates have equal budgets."""
+        names = _CANDIDATES if self.activation == "auto" else (get_activation(self.activation).name,)
+        output, budget = get_activation(self.output_activation).name, limits.budget
+        best, scores = None, {}
+        for k, name in enumerate(names):
+            budget.limit = budget.work + (budget.max_work - budget.work) / (len(names) - k)
+            if widths is None:
+                found = search_widths(rows, Architecture((rows.n_outputs,), name, output), limits, rng)
+            else:
+                found = search_weights(rows, Architecture(widths, name, output), limits, rng)
+            scores[name] = float(found.fitted.score)
+            limits.say(f"activation {name}: widths {found.fitted.widths}, score {found.fitted.score:.0f}")
+            best = found if best is None or found.fitted.score < best.fitted.score else best
+            if found.fitted.cost <= NOISELESS**2 * rows.total:
+                break
+        budget.limit = budget.max_work
+        return best, scores
 
     def _store(self, table, rows, held_out, found, final, limits):
         """Validate the fit on held-out rows, and keep what came of it."""
@@ -306,8 +331,8 @@ class PassiveNetworkIdentifier(RegressorMixin, Estimator):
         exact, opened = judge(network, table, evidence, self.tol)
         if final.minima and not spread.n_resampled and spread.n_undetermined < network.n_parameters:
             opened.append(_FIRST_ORDER)
-        if limits.budget.late:
-            opened.append(_STOPPED.format(self.max_seconds))
+        opened += _rivals(self.activation_scores_, self.network_)
+        opened += [_STOPPED.format(self.max_seconds)] if limits.budget.late else []
         self.stderr_ = spread.stderr
         self.layer_widths_, self.n_iter_ = self.network_.layer_widths, max(1, len(found.tried))
         self.report_ = PassiveReport(
@@ -407,6 +432,13 @@ def _position(network, layer, index):
         raise ValueError(f"index must be (i, j) of weights {W.shape} or j of biases {b.shape}, got {index!r}.")
     before = sum(W.size + b.size for W, b in layers[:layer])
     return before + (index[0] * W.shape[1] + index[1] if len(index) == 2 else W.size + index[0])
+
+
+def _rivals(scores, network):
+    """What is undetermined of the activation, from the criterion of each candidate."""
+    least, own = min(scores.values()) + _SAME_CRITERION, network.activation
+    rivals = [name for name, score in scores.items() if score < least and name != own]
+    return [_RIVALS.format(own, " and ".join(rivals))] if rivals and len(network.weights) > 1 else []
 
 
 def _largest_error(network, rows):

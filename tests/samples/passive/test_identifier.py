@@ -170,3 +170,20 @@ def test_time_is_kept_and_told():
     with pytest.warns(ConvergenceWarning, match="not a network of this class, or not recovered in the time"):
         found = identifier(max_seconds=0.05).fit(X, Y)
     assert not found.report_.exact and found.report_.seconds < 5.0
+
+
+@pytest.mark.parametrize("activation", ["tanh", "softplus", "sin"])
+def test_the_activation_is_found(activation):
+    truth, X, Y = planted((2, 1), 200, activation)
+    found = identifier(activation="auto", n_starts=4, max_work=1e10).fit(X, Y)
+    assert found.activation_ == activation and found.report_.exact and found.report_.stopped_by != "max_seconds"
+    assert min(found.activation_scores_, key=found.activation_scores_.get) == activation
+    assert parameter_error(truth, found.network_) < 1e-10
+
+
+def test_activations_that_samples_do_not_exclude_are_named():
+    _, X, Y = planted((1, 1), 60)
+    y = Y[:, 0] + 0.5 * Y.std() * np.random.RandomState(0).standard_normal(60)
+    with pytest.warns(ConvergenceWarning, match="do not determine the activation: .* has the lowest information"):
+        found = identifier(layer_widths=(1, 1), activation="auto", n_starts=4, max_work=3e9).fit(X, y)
+    assert set(found.activation_scores_) == {"tanh", "softplus", "relu", "sin", "gelu", "silu"}
