@@ -60,8 +60,8 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
     curvature : float, default=None
         c of the activation ``z + c z^2``; None is ``z^2``. The paper's WideResNets have 0.1.
     l2 : float or "auto", default="auto"
-        Penalty. "auto" is selected by 3-fold cross-validation, and is 5e-3 for Adam and SGD (see Notes). Set a value to
-        save the cross-validation.
+        Penalty. "auto" is selected by 3-fold cross-validation for the sum, is 0.01 or infinity for linear readouts, and
+        5e-3 for Adam and SGD (see Notes). Set a value to save the cross-validation.
     n_starts : int, default=6
         Maximum number of starts; the first that explains the data ends the search. Raise it if `restart_losses_`
         differ.
@@ -131,8 +131,8 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
     `feature_gradients` therefore clip standardized inputs to the training range widened by a quarter at either end, for
     all fits except exact ones (`exact_`) and ridge regression.
 
-    **Penalty.** For linear readouts, "auto" selects l2 from infinity, 1, 0.1, ..., 1e-4, where infinity is ridge
-    regression without hidden layers. It is selected if R^2 on held-out samples is higher by more than 0.03. With ``n <=
+    **Penalty.** For linear readouts, "auto" is 0.01, or infinity: ridge regression without hidden layers. That is
+    selected if R^2 on held-out samples is higher by more than 0.03. With ``n <=
     P`` samples, hidden layers are kept only if their error is below that of ridge regression, and of the mean, by a
     factor of 1.5, and standardized inputs are clipped at the range of the samples. For the sum, "auto" is zero if the
     sum explains the data to 1e-10, and in `fit_layers`; else it is selected from 0, 1e-4, ..., 0.1. Without a penalty,

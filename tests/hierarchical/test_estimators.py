@@ -99,6 +99,7 @@ def test_layer_weights_reproduce_the_prediction(small):
     np.testing.assert_allclose(total, net.predict(X_test), rtol=1e-10)
 
 
+@pytest.mark.filterwarnings("ignore:.*do not support the P =:sklearn.exceptions.ConvergenceWarning")  # diabetes
 @pytest.mark.parametrize(
     ("data", "bar"),
     [
