@@ -192,7 +192,11 @@ CASES = {
         "exact",
     ),
     "a smooth model taken as ReLU": (identifier(SHALLOW, activation="relu"), "try activation='tanh'", "exact"),
-    "ReLU by saturation": (identifier(RELU, activation="relu", strategy="saturation"), "use options=IdentifierOptions(strategy='auto')", "exact"),
+    "ReLU by saturation": (
+        identifier(RELU, activation="relu", strategy="saturation"),
+        "use options=IdentifierOptions(strategy='auto')",
+        "exact",
+    ),
     "softplus by saturation": (
         identifier(SOFTPLUS, layer_widths=(4, 1), activation="softplus", strategy="saturation"),
         "use options=IdentifierOptions(strategy='hessian')",

@@ -11,7 +11,6 @@ Call: TypeAlias = Callable[..., Any]
 __all__ = [
     "DeficientRankError",
     "JennrichFactors",
-    "JointPencil",
     "RankOneOptions",
     "RankOneSearch",
     "SymmetricPowers",
@@ -33,13 +32,6 @@ class JennrichFactors(NamedTuple):
     U: Array
     V: Array
     W: Array
-    residual: float
-
-class JointPencil(NamedTuple):
-    """``M_j = sum_i c_ij w_i w_i^T``: the result of `joint_pencil`."""
-
-    vectors: Array
-    coefficients: Array
     residual: float
 
 @dataclass(frozen=True)
@@ -112,7 +104,7 @@ def joint_pencil(
     n_draws: int = ...,
     max_iter: int = ...,
     rng: RandomState | Generator | None = ...,
-) -> JointPencil:
+) -> Any:
     """Common factors of symmetric matrices ``M_j = sum_i c_ij w_i w_i^T``, by random pencils and Newton steps."""
 
 def leading_subspace(chunks: Sequence[Any], rank: int) -> tuple[Any, Any]:
