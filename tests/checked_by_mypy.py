@@ -5,14 +5,16 @@ from typing import assert_type
 import numpy as np
 
 from skident import NetworkIdentifier, metrics
-from skident.network import FeedforwardNetwork, get_activation
+from skident.network import FeedforwardNetwork
 from skident.oracle import Budget, Oracle
 
 network = FeedforwardNetwork([np.ones((2, 1))], [np.zeros(1)], "tanh")
 assert_type(network.layer_widths, tuple[int, ...])
 assert_type(network.align_to(network), FeedforwardNetwork)
 assert_type(metrics.parameter_error(network, network), float)
-assert_type(get_activation("relu").smooth, bool)
+assert_type(network.activations[0].smooth, bool)
 oracle = Oracle(network, 2, budget=Budget(max_seconds=1.0))
 assert_type(oracle.n_queries, int)
 identifier = NetworkIdentifier(network, layer_widths=(1,))
+assert_type(identifier.report_.exact, bool)
+assert_type(identifier.report_.undetected_share, float)

@@ -12,10 +12,43 @@ import pytest
 from tests.test_constants import register
 from tests.test_sizes import SOURCES, n_code_lines
 
-LINES = {}
+LINES = {
+    "__init__": 49,
+    "__main__": 3,
+    "audit": 1160,
+    "base": 577,
+    "budget": 242,
+    "cli": 453,
+    "compression": 328,
+    "datasets": 304,
+    "fitting": 2669,
+    "hierarchical": 3145,
+    "identification": 26128,
+    "inspection": 550,
+    "landscape": 2986,
+    "linalg": 1061,
+    "metrics": 231,
+    "network": 3633,
+    "optim": 648,
+    "oracle": 1613,
+    "saddle": 1936,
+    "samples": 3505,
+    "training": 170,
+}
 # Calls of least squares, singular values and pseudo-inverses outside `linalg`, `optim` and `fitting`, their homes.
-KERNELS = {}
-CONSTANTS = {}  # by class
+KERNELS = {
+    "audit": 2,
+    "compression": 1,
+    "datasets": 2,
+    "hierarchical": 2,
+    "identification": 185,
+    "landscape": 7,
+    "metrics": 2,
+    "network": 3,
+    "saddle": 5,
+    "samples": 18,
+}
+CONSTANTS = {"budget": 454, "design": 2329, "rounding": 261, "statistical": 265, "tuned": 33}  # by class
 _HOMES = ("linalg", "optim", "fitting")
 _NAMES = ("lstsq", "svd", "svdvals", "pinv")
 _FREE = 0.05  # share of the room that may be free, so that not every change has to count
