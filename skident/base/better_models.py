@@ -20,6 +20,7 @@ _MAX_SAMPLES = 1000  # that are compared (budget): five eigendecompositions of t
 _FEWEST_OF_TREES = 100  # below, none with boosting: leaves of 20 samples are a fifth of them
 _BOOSTING = {"learning_rate": 0.2, "max_iter": 60, "random_state": 0}  # 60 trees at twice the usual rate (budget)
 _OUTPUTS_OF_TREES = 10  # of boosting, which grows trees for each (budget)
+_LARGEST = 1e100  # range of y, or its inverse, beyond which squares may overflow: no comparison
 _GAIN = 0.015  # of R^2 or accuracy by which a model must be better: differences of 0.02 are to be named (tables.better)
 _POSSIBLE_ERRORS = 0.5  # standard errors of the paired difference for a warning: a false alarm costs one more fit
 
@@ -70,9 +71,10 @@ def better_model(X, y, losses, folds=None, *, quadratic=False, weights=None):
     labels, n = np.issubdtype(y.dtype, np.integer), len(y)
     X, y, losses, w, folds = _part((X, y, losses, np.ones(n) if weights is None else weights), folds)
     Y, held = y.reshape(len(y), -1), np.isfinite(losses)
-    unit = 1.0 if labels else float(np.average((Y - np.average(Y, axis=0, weights=w)) ** 2, axis=0, weights=w).sum())
-    if n < FEWEST_COMPARED or not unit > 0.0 or not held.any():
+    spread = 1.0 if labels else float(np.ptp(Y))
+    if n < FEWEST_COMPARED or not 1.0 / _LARGEST < spread < _LARGEST or not held.any():
         return None
+    unit = 1.0 if labels else float(np.average((Y - np.average(Y, axis=0, weights=w)) ** 2, axis=0, weights=w).sum())
     w = w / w.mean()
     factors = w[held] / (unit * w[held].mean())  # the mean of losses times these is one minus the score
     losses = losses[held] * factors

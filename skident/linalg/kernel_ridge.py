@@ -23,7 +23,9 @@ def ridge_path(kernel, Y, ridges, *, intercept=False, roots=None):
     left, rotated = ridges[:, None] / (values + ridges[:, None]), U.T @ Y
     own = np.maximum(left @ (U * U).T - constant**2, MIN_GAP)
     residuals = (U @ (left[:, :, None] * rotated)) / own[:, :, None]
-    dual = U @ ((values > 0.0)[:, None] * rotated * (left / ridges[:, None])[:, :, None])
+    shifted = values + ridges[:, None]
+    inverse = np.divide(1.0, shifted, out=np.zeros_like(shifted), where=(values > 0.0) & (shifted > 0.0))
+    dual = U @ (inverse[:, :, None] * rotated)
     return residuals, roots[:, None] * dual
 
 
