@@ -249,7 +249,7 @@ def test_queries_are_counted(name, options, X):
     box = Counting(NETWORKS[name])
     extractor = extract(NETWORKS[name], X, box, **options)
     assert extractor.n_queries_ == box.n_rows
-    assert sum(stage.queries for stage in extractor.report_) <= box.n_rows
+    assert sum(stage.queries for stage in extractor.report_.stages) <= box.n_rows
 
 
 # -- determinism -------------------------------------------------------------------------------------------------------

@@ -70,7 +70,6 @@ REFUSED = {
         {"input_range": (-5.0, 5.0), "max_seconds": 1.5},
         "clipped inputs",
     ),
-    "max pooling": (lambda X: (X @ A).max(axis=1), {}, "pooling"),
     "batch norm in train mode": (normalising_every_batch, {}, "depends on the other rows of the call"),
     "a forest": (FOREST.predict, {}, "a tree"),
     "tanh": (lambda X: np.tanh(X @ A).sum(axis=1), {}, "activation='tanh'"),
