@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning
 
-from skident.budget.constants import FEWEST_COMPARED, N_FOLDS, SCORE_ERRORS
+from skident.budget.constants import FEWEST_COMPARED, N_FOLDS, SCORE_ERRORS, TINY
 
 from .kernel_reference import is_significantly_better, kernel_residuals
 from .linear_reference import logistic_errors
@@ -20,7 +20,6 @@ _MAX_SAMPLES = 1000  # that are compared (budget): five eigendecompositions of t
 _FEWEST_OF_TREES = 100  # below, none with boosting: leaves of 20 samples are a fifth of them
 _BOOSTING = {"learning_rate": 0.2, "max_iter": 60, "random_state": 0}  # 60 trees at twice the usual rate (budget)
 _OUTPUTS_OF_TREES = 10  # of boosting, which grows trees for each (budget)
-_LARGEST = 1e100  # range of y, or its inverse, beyond which squares may overflow: no comparison
 _GAIN = 0.015  # of R^2 or accuracy by which a model must be better: differences of 0.02 are to be named (tables.better)
 _POSSIBLE_ERRORS = 0.5  # standard errors of the paired difference for a warning: a false alarm costs one more fit
 
@@ -72,7 +71,7 @@ def better_model(X, y, losses, folds=None, *, quadratic=False, weights=None):
     X, y, losses, w, folds = _part((X, y, losses, np.ones(n) if weights is None else weights), folds)
     Y, held = y.reshape(len(y), -1), np.isfinite(losses)
     spread = 1.0 if labels else float(np.ptp(Y))
-    if n < FEWEST_COMPARED or not 1.0 / _LARGEST < spread < _LARGEST or not held.any():
+    if n < FEWEST_COMPARED or not TINY**0.25 < spread < TINY**-0.25 or not held.any():
         return None
     unit = 1.0 if labels else float(np.average((Y - np.average(Y, axis=0, weights=w)) ** 2, axis=0, weights=w).sum())
     w = w / w.mean()
