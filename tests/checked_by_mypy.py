@@ -16,5 +16,9 @@ assert_type(network.activations[0].smooth, bool)
 oracle = Oracle(network, 2, budget=Budget(max_seconds=1.0))
 assert_type(oracle.n_queries, int)
 identifier = NetworkIdentifier(network, layer_widths=(1,))
-assert_type(identifier.report_.exact, bool)
-assert_type(identifier.report_.undetected_share, float)
+
+
+def types_of_a_report(fitted: NetworkIdentifier) -> None:
+    """Its fields, without a fit."""
+    assert_type(fitted.report_.exact, bool)
+    assert_type(fitted.report_.undetected_share, float)
