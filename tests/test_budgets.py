@@ -16,14 +16,14 @@ LINES = {
     "__init__": 49,
     "__main__": 3,
     "audit": 1160,
-    "base": 578,
-    "budget": 242,
+    "base": 576,
+    "budget": 240,
     "cli": 453,
     "compression": 328,
     "datasets": 304,
     "fitting": 2669,
-    "hierarchical": 3145,
-    "identification": 26128,
+    "hierarchical": 3143,
+    "identification": 26100,
     "inspection": 550,
     "landscape": 2986,
     "linalg": 1063,
@@ -48,7 +48,7 @@ KERNELS = {
     "saddle": 5,
     "samples": 18,
 }
-CONSTANTS = {"budget": 454, "design": 2329, "rounding": 261, "statistical": 265, "tuned": 33}  # by class
+CONSTANTS = {"budget": 454, "design": 2331, "rounding": 261, "statistical": 263, "tuned": 33}  # by class
 _HOMES = ("linalg", "optim", "fitting")
 _NAMES = ("lstsq", "svd", "svdvals", "pinv")
 _FREE = 0.05  # share of the room that may be free, so that not every change has to count

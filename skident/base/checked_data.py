@@ -12,9 +12,8 @@ from .parameters import check_numbers
 __all__ = ["checked_data", "checked_samples", "checked_weights", "merged_order", "merged_samples"]
 
 _EQUAL_WEIGHTS = 1e-14  # relative range of weights that are equal up to rounding: about 50 eps
-_LARGE_WEIGHT = (
-    1e50  # largest weight, and the smallest one is its inverse: sums of weights and their squares are finite
-)
+# Largest weight, and the smallest one is its inverse: sums of weights and their squares are finite.
+_LARGE_WEIGHT = 1e50
 
 
 def checked_data(estimator, X, y="no_validation", **checks):

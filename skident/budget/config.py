@@ -24,9 +24,8 @@ __all__ = [
     "set_config",
 ]
 
-_SHARE = (
-    4  # the default is the machine's memory divided by this: the rest is for the model, the data and other processes
-)
+# The default is the machine's memory divided by this: the rest is for the model, the data and other processes.
+_SHARE = 4
 _LARGEST_DEFAULT = 2**31  # bytes; identified networks fit, and a notebook beside the fit keeps its memory
 _SMALLEST = 2**20  # bytes; below it, chunks hold so few rows that the interpreter takes most of the time
 _CHUNKS = 16  # chunks of a kernel per limit: a kernel holds about four arrays of a chunk, and stages call kernels

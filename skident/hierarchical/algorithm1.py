@@ -25,9 +25,8 @@ _MAX_SHARPNESS = 16.0  # v of Theorem 4, from 1 by factors of 4; as for L-BFGS
 _SHARPER = 4.0  # factor of v
 _INITIAL_SIZE = 0.1  # of W_l, times 1 / sqrt(inputs): small, so that a new layer hardly changes the outputs
 _ZERO_ERROR = 1e-12  # target error at which halving ends
-_LEFT_BY_ONE_SIGN = (
-    1e-3  # objective relative to that of zero outputs: ten times what Algorithm 1 leaves of planted targets
-)
+# Objective relative to that of zero outputs: ten times what Algorithm 1 leaves of planted targets.
+_LEFT_BY_ONE_SIGN = 1e-3
 _SIGNED_GAIN = 0.5  # ratio of objectives below which a signed sum is preferred
 
 

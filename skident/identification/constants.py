@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-ACCEPTED = (
-    0.85  # share of a unit's predicted points that outputs confirm: units behind it hide some where they are inactive
-)
+# Share of a unit's predicted points that outputs confirm: units behind it hide some where they are inactive.
+ACCEPTED = 0.85
 APART = 1e-3  # sine or distance from which two directions or points are not one
 BISECTION_ERROR = 2.5e-16  # standard deviation of bisected points, relative to 1 + |x|
 CANDIDATES = 30  # points among which the one farthest from activation boundaries is chosen
@@ -35,9 +34,8 @@ FAR_RADII = (
     3.0,
 )  # standard deviations of random points: far out, biases matter less and patterns vary
 FEWEST_UNITS = 2  # of a layer that are left if others are removed
-FEW_OUTPUTS = (
-    3  # below it, fits of several hidden layers from vertices end in local minima (tuned on identification/grid)
-)
+# Below it, fits of several hidden layers from vertices end in local minima (tuned on identification/grid).
+FEW_OUTPUTS = 3
 INDEPENDENT = 1e-9  # singular value over the largest of equations that are independent
 INDEPENDENT_NORMALS = 1e-8  # singular value over the largest of gradients and normals that are independent
 INPUT_REACH = 2.0  # standard deviations along every input, to either side
@@ -73,9 +71,8 @@ NEAR_OFFSET = 1e-9  # of both labels from a boundary that is known to rounding, 
 NEAR_RADII = (0.5, 1.0, 2.0)  # standard deviations of the origins of lines, or units of a probe's `spread`
 NEAR_RESOLUTIONS = 300.0  # distance up to which a boundary is the predicted one, in resolutions
 NEAR_SHARE = 0.3  # distance from a point of a unit, over that from the center
-NORMAL_RANK_TOL = (
-    1e-7  # singular value over the largest, below which it is rounding of normals and linear systems of them
-)
+# Singular value over the largest, below which it is rounding of normals and linear systems of them.
+NORMAL_RANK_TOL = 1e-7
 NORMAL_WEIGHT = 1e-4  # of normals beside positions: their errors are larger
 NORM_SPREAD = 0.5  # standard deviation of the logarithm of norms around those of the other units
 NO_GRADIENT = 1e-9  # norm of a gradient that is rounding: the unit is constant in the region

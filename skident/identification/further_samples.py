@@ -22,9 +22,8 @@ _NEAR_SHARE = 0.25  # of the samples lie near activation boundaries, and as many
 _BLOCK = 4096  # samples per comparison, for memory: 26 MB with 784 inputs
 _DEEPER_STEPS = 3  # to the activation boundary of a deeper unit; that of a first-layer unit takes one
 _BESIDE = 0.1  # standard deviations within which samples lie beside a boundary, and pre-activations of them
-_LONGEST_MOVE = (
-    3.0  # standard deviations that a sample is moved to a boundary at most: farther ones are outside of the data
-)
+# Standard deviations that a sample is moved to a boundary at most: farther ones are outside of the data.
+_LONGEST_MOVE = 3.0
 _SHOWN = 6  # entries of an input in a message
 
 

@@ -71,13 +71,13 @@ def warn_of_better_models(sample, learned, rng):
         said, compared = "the fit is no better than the mean of y", ""
     elif agreement > 0.0:
         said = "the fit is an approximation: residuals of neighboring samples agree"
-        compared = f"; the correlation of residuals with those of the nearest sample is {agreement:.2f}"
+        compared = f", and the correlation of residuals with those of the nearest sample is {agreement:.2f}"
     elif learned.signed.fit.alpha and model.n_units >= MOST_UNITS:
         said, compared = f"the fit is an approximation: it takes {model.n_units} units, the most that were tried", ""
     else:
         return
     warnings.warn(
-        f"{said}: R^2 of samples that are left out in turn is {own:.3f} for TensorReLURegressor{compared}. The target "
+        f"{said}. R^2 of samples that are left out in turn is {own:.3f} for TensorReLURegressor{compared}. The target "
         "is no sum of few ReLU units, or there are too few samples. Compare HierarchicalQuadraticNet().fit(X, y), and "
         "sklearn.ensemble.HistGradientBoostingRegressor().fit(X, y).",
         ConvergenceWarning,

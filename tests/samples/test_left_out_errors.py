@@ -53,7 +53,7 @@ def test_an_approximation_is_called_one():
 
 def test_a_fit_to_noise_is_no_better_than_the_mean():
     rng = np.random.default_rng(0)
-    with pytest.warns(ConvergenceWarning, match=r"no better than the mean of y: R\^2 .* is -0"):
+    with pytest.warns(ConvergenceWarning, match=r"no better than the mean of y. R\^2 .* is -0"):
         TensorReLURegressor(random_state=0).fit(rng.standard_normal((40, 3)), rng.standard_normal(40))
 
 

@@ -35,9 +35,8 @@ _STRAIGHT = 0.02  # deviation from a straight line, relative to the range, of va
 _MAX_ROUNDED = 0.05  # error of a value before the activation up to which a rounded tail is used
 _MIN_INSIDE = 4  # points between those values; fewer, and the limit is reached at once
 _MIN_STRAIGHT = 0.5  # share of rays that must be straight
-_SINGLE_TOL = (
-    1e-5  # error of outputs that are an activation of a linear function; not tuned: far from rounding and from 1
-)
+# Error of outputs that are an activation of a linear function; not tuned: far from rounding and from 1.
+_SINGLE_TOL = 1e-5
 
 _CIRCLES = 3  # great circles; the jumps of the first one are matched with those of the others
 _CIRCLE_POINTS = 400  # on half of each

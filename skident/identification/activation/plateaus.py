@@ -17,9 +17,8 @@ _FULL_RATE = (1.8, 2.2)  # ratio of the changes over two steps and over one, of 
 _SIDEWAYS = 16  # points on the hyperplane of a border at which the change of slope is tested
 _AWAY = (0.5, 100.0)  # how far away they are, in sqrt(D) standard deviations
 _SAME_BEND = 0.1  # relative difference of two changes of slope that are one unit's
-_MOST_POINTS = (
-    0.9  # share of these points at which a unit's change of slope must recur: others may lie on two boundaries
-)
+# Share of these points at which a unit's change of slope must recur: others may lie on two boundaries.
+_MOST_POINTS = 0.9
 _ONE_INPUT = 1e-6  # second largest entry of a normal along one input: behind the other inputs' bounds, only that counts
 _MAJORITY = 0.5  # share of lines that decides
 

@@ -14,9 +14,8 @@ from ..saturating.first_layer import find_first_layer
 
 __all__ = ["FirstLayerCache"]
 
-_MANY_INPUTS = (
-    200  # from which directions of groups of units, corrected, need far fewer queries than those of single ones
-)
+# From which directions of groups of units, corrected, need far fewer queries than those of single ones.
+_MANY_INPUTS = 200
 
 
 class FirstLayerCache:

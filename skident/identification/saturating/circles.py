@@ -32,9 +32,8 @@ _JUMP_WIDTH = 1e-13  # radians per interval: rounding of an angle near pi (4e-16
 _SATURATED = 25.0  # pre-activation beyond which tanh, sigmoid and erf are within 2e-11 of their limits
 _SAME_ANGLE = 1e-15  # radians by which the ends of adjacent intervals may differ; rounding
 _CLIPPED_FRACTION = 5e-3  # fractions of a step are clipped to this distance from 0 and 1, where arctanh is finite
-_POSITION_SLACK = (
-    0.1  # of a step's width, by which a known hyperplane may miss it: `Step` ends are bisected, not fitted
-)
+# Of a step's width, by which a known hyperplane may miss it: `Step` ends are bisected, not fitted.
+_POSITION_SLACK = 0.1
 
 
 @dataclass(frozen=True)

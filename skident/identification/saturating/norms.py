@@ -117,9 +117,8 @@ def _lowest_degree(fits, degrees, shape, noise):
 
 
 _REACH = np.geomspace(0.05, 600.0, 48)  # distances where the end of a tail is searched, in units of 1 / |w| as known
-_TAIL_START = (
-    1e-3  # deviation from the limit, of the step's height, where a tail starts: the fifth power is 1e-15 of it
-)
+# Deviation from the limit, of the step's height, where a tail starts: the fifth power is 1e-15 of it.
+_TAIL_START = 1e-3
 _TAIL_END = 3e-10  # `SATURATED` where it ends: six digits above rounding
 _END_ROUNDINGS = 2e-11 / 2.0**-52  # `SATURATED` in units of the outputs' rounding, if a step is low beside the outputs
 _NODES_TAILS = 14  # queries per tail: 4 coefficients and the rate leave 9 for the residual

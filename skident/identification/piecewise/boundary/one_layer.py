@@ -26,9 +26,8 @@ _N_LINES = 100  # held-out lines of the validation per class beyond the first
 _FINAL_LINES = 600  # more lines once the first ones agree: they decide whether the network is exact (statistics)
 _SPREAD_RATIO = 0.9  # points on random lines per unknown of a large network, beside those beyond units (statistics)
 _BATCH = 0.2  # of the unknowns: points that are added if hyperplanes are less precise than this
-_POSITION_ERROR = (
-    2e-11  # standard error of the hyperplanes' entries; the largest of a thousand errors is 3 to 4 times it
-)
+# Standard error of the hyperplanes' entries; the largest of a thousand errors is 3 to 4 times it.
+_POSITION_ERROR = 2e-11
 _BOUNDARY_ERROR = 3e-13  # standard error of the boundary of several classes at most points, relative to 1 + |x|
 _MAX_BATCHES = 20  # of points (budget)
 _MAX_RATIO = 2.5  # of points over unknowns (budget)

@@ -15,9 +15,8 @@ from ..kernel.robust_fit import active_set_fit
 __all__ = ["PredictionHits", "crossing_support", "ends_at_others", "hit_rate", "probe_predictions", "refine"]
 
 # Confirming predicted points.
-_NEAR_PREDICTED = (
-    1e-6  # distance up to which a boundary is the one that was predicted, in standard deviations of the inputs
-)
+# Distance up to which a boundary is the one that was predicted, in standard deviations of the inputs.
+_NEAR_PREDICTED = 1e-6
 _NEAR_ERRORS = 30.0  # `_NEAR_PREDICTED` in errors of the located position
 _NEAR_UNIT_ERRORS = 3.0  # `_NEAR_PREDICTED` in errors of the unit
 _FEWEST_VISIBLE = 3  # points with outputs that give no rate yet

@@ -29,9 +29,8 @@ _MORE_LINES = 1  # on which the others are (budget: D + 12 queries per Jacobian)
 _MANY_LINES = 4  # after which there may be fewer units than the dimension of their span: parallel ones
 _WIDE_LINES = 3  # on which there are more hyperplanes than inputs, after which the first layer is too wide
 _SAME_JUMP = 1e-8  # one minus the cosine of jumps of one unit: their errors are 1e-6 at most
-_REPEATED_SHARE = (
-    0.9  # of the jumps of one line, beyond which the network has one hidden layer: all of them, but for errors
-)
+# Of the jumps of one line, beyond which the network has one hidden layer: all of them, but for errors.
+_REPEATED_SHARE = 0.9
 _OUT_OF_SPAN = 1e-5  # relative part of a normal outside of the span of those of the first layer
 _IN_SPAN_SHARE = 0.97  # of deeper boundaries whose normals lie in that span, if the first layer is complete
 _SILENT = 1e-4  # coefficient of a silent unit, over the largest

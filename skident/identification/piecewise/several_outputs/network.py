@@ -35,9 +35,8 @@ _POLISH_STEPS = 3  # of it: from errors of 1e-9, these reach rounding (budget: 4
 _ACTIVE_PER_WEIGHT = 1.5  # of its points, at which a unit of the second layer is active, per incoming weight
 _CANDIDATES = 20_000  # points among which those are chosen if the first layer is wider than the input
 _CANDIDATE_RADII = (0.5, 1.0, 3.0, 10.0, 30.0)  # standard deviations of these
-_MAX_POLISHED_WIDE = (
-    30_000  # `_MAX_POLISHED` if the first layer is wider than the input: there is no fit to Jacobians (budget: 30 s)
-)
+# `_MAX_POLISHED` if the first layer is wider than the input: there is no fit to Jacobians (budget: 30 s).
+_MAX_POLISHED_WIDE = 30_000
 _DENSE = 3000  # parameters up to which its normal equations are solved directly: conjugate gradients converge faster
 _MAX_ERROR = 1e-5  # of these, relative: larger ones are those of missing units
 _MAX_FITS = 3  # from such errors (budget)

@@ -18,9 +18,8 @@ _LEVEL_SD = 1.5
 _MAX_CONDITION = 1e5
 # Same for free and held units alone: these points lie far out, so that less rounding may be added.
 _MAX_HELD_CONDITION = 1e3
-_MAX_FREE_PREACTIVATION = (
-    1.3  # of a free unit: nodes at an output of 0.85, the largest reach, are at artanh(0.85) = 1.26
-)
+# Of a free unit: nodes at an output of 0.85, the largest reach, are at artanh(0.85) = 1.26.
+_MAX_FREE_PREACTIVATION = 1.3
 # Budget of random rays: linear algebra only, no queries. More rays find nearer regions, which have less rounding.
 _RAYS_PER_POINT = 200
 _MIN_RAYS = 3000  # see _RAYS_PER_POINT
