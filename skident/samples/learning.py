@@ -29,6 +29,7 @@ from .wide_fit import wide_candidate
 __all__ = ["LearnedReLU", "Search", "judged", "learn_relu_network"]
 
 _WORKING_ROWS = 2**17  # up to which candidates are compared; more rows enter where one of them is left
+_RESTARTS = 3  # of the tensor stage while the rank of T_2 grows
 _TENSOR_UNITS = 20  # up to which tensors are the cheaper start
 _TENSOR_RANK = 10  # of T_2 where units are to be counted: with as many units as features it shows half
 _UNITS_PER_RANK = 4  # units of a wide fit per rank of T_2, which shows a third to a half of them
@@ -51,6 +52,8 @@ class Search:
         None searches for the number with the smallest `criterion`, from the rank of T_2 on.
     n_candidates : int
         Starts of the fit of the tensors.
+    control_variate : {"network", "quadratic", "linear", None}
+        See :func:`tensor_stage`.
     polish : bool
         False stops after the regression on the units of the tensor stage.
     noise_variance : float or None
@@ -64,6 +67,7 @@ class Search:
     max_units: int
     n_units: int | None = None
     n_candidates: int = 16
+    control_variate: str | None = "network"
     polish: bool = True
     noise_variance: float | None = None
     alpha: float | None = None
@@ -132,9 +136,9 @@ def learn_relu_network(sample, search, *, rng, say=_silent):
     """
     work = sample.draw(_WORKING_ROWS, rng)
     stage = _find_starts(work, search, rng, say)
+    tensor = _regress_on_tensors(sample, work, stage, search)
     if not search.polish:
-        return _unpolished(sample, stage, rng)
-    tensor = stage.candidates[0] if stage.candidates else _regression_of(work, linear_model(work))
+        return _unpolished(sample, work, tensor.model, stage, rng)
     fit, losses = _polish_candidates(work, stage, tensor, rng, say)
     fit, settled = _settle_size(work, fit, search, stage, rng, say)
     if _takes_prior(work, fit, search):
@@ -154,16 +158,13 @@ def learn_relu_network(sample, search, *, rng, say=_silent):
 
 def _find_starts(sample, search, rng, say):
     """The tensor stage; beyond 30 units the count of T_2 and a wide fit, if they were not excluded."""
-    if search.polish and (search.n_units or search.max_units) > _TENSOR_UNITS:
+    if search.polish and search.control_variate == "network" and (search.n_units or search.max_units) > _TENSOR_UNITS:
         stage = tensor_stage(sample, 0)
         if search.n_units or stage.rank > _TENSOR_RANK:
             candidate = _wide_start(sample, search, stage, rng)
             say(f"wide fit: {candidate.model.n_units} units, {candidate.rss / sample.total:.3g} of the variance left")
             return replace(stage, candidates=[candidate])
-    options = {"max_units": search.max_units, "n_candidates": search.n_candidates, "rng": rng}
-    stage = tensor_stage(sample, search.n_units, **options)
-    say(f"tensors: {_count(stage)}")
-    return stage
+    return _find_tensors(sample, search, rng, say)
 
 
 def _wide_start(sample, search, stage, rng):
@@ -177,11 +178,53 @@ def _wide_start(sample, search, stage, rng):
     return wide_candidate(sample, most, rng, unit_price=unit_penalty(sample), **noise)
 
 
+def _tensors(sample, search, n_units, rng, model=None):
+    return tensor_stage(
+        sample,
+        n_units,
+        max_units=search.max_units,
+        model=model,
+        n_candidates=search.n_candidates,
+        control_variate=search.control_variate,
+        rng=rng,
+    )
+
+
+def _find_tensors(sample, search, rng, say):
+    """The tensor stage; where units are to be counted, again as long as a better control variate shows more of them."""
+    stage = _tensors(sample, search, search.n_units, rng)
+    say(f"tensors: {_count(stage)}")
+    if search.control_variate != "network" or search.n_units is not None:
+        return stage
+    for _ in range(_RESTARTS):
+        if not stage.candidates or is_exact(sample, stage.candidates[0].rss):
+            break
+        best = stage.candidates[0]
+        again = _tensors(sample, search, None, rng, best.model)
+        if not again.candidates or again.candidates[0].rss >= best.rss or again.rank <= best.model.n_units:
+            # Fewer eigenvalues are beyond the noise with a good control variate than without: not less is known.
+            return TensorStage(stage.candidates, again.spectrum, again.noise, again.rank)
+        stage = again
+        say(f"tensors, again with these units as control variate: {_count(stage)}")
+    return stage
+
+
 def _count(stage):
     if not stage.candidates:
         return f"no unit shows (eigenvalues of T_2 up to {np.abs(stage.spectrum[0]):.2g}, noise {stage.noise:.2g})"
     best = stage.candidates[0]
     return f"{best.model.n_units} units, rank of T_2 {stage.rank}"
+
+
+def _regress_on_tensors(sample, work, stage, search):
+    """The regression on the best candidate's units, or on none; with the moments of all rows where some were drawn."""
+    if not stage.candidates:
+        return _regression_of(work, linear_model(work))
+    best = stage.candidates[0]
+    if work is sample or search.control_variate != "network":
+        return best
+    U, b, _ = best.model.units()
+    return correct(sample, regress_on_ridges(sample, U, b), max_iter=2)
 
 
 def _regression_of(sample, model):
@@ -194,16 +237,13 @@ def _linear_fit(sample):
     return RidgeFit(linear.model, linear.rss, 0, "target")
 
 
-def _unpolished(sample, stage, rng):
-    """The best candidate with corrected moments of all rows, with the signs that leave little of its linear part."""
-    starts = (regress_on_ridges(sample, *candidate.model.units()[:2]) for candidate in stage.candidates)
-    candidates = sorted((correct(sample, start) for start in starts), key=lambda one: one.rss)
-    model = candidates[0].model if candidates else linear_model(sample)
+def _unpolished(sample, work, model, stage, rng):
+    """The regression on the units of the tensor stage, with the signs that leave little of its linear part."""
     rss = _regression_of(sample, model).rss
     margins = np.minimum(np.abs(sign_values(model)), 1.0)
     signed = SignedFit(RidgeFit(as_relu(model), rss, 0, "max_iter"), margins)
-    losses = np.array([one.rss for one in candidates]) / sample.total
-    return judged(sample, signed, model, replace(stage, candidates=candidates), losses, True, rng)
+    losses = np.sort([c.rss for c in stage.candidates]) / work.total
+    return judged(sample, signed, model, stage, losses, True, rng)
 
 
 # -- polish ----------------------------------------------------------------------------------------------------------

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from skident.budget.constants import SAME_MINIMUM
-from skident.linalg import hermite_tensors, moment_sums, n_free_entries
+from skident.linalg import hermite_tensors, moment_sums, n_free_entries, svec
 
-from .ridge_model import linear_model
+from .ridge_model import linear_model, without_ridges
 from .ridges import Regression, regress_on_ridges
 from .tensor_fit import refine_by_moments
 from .tensor_starts import fit_candidates, moment_candidates, units_tensors
@@ -69,14 +69,41 @@ def _parts(p, *arrays):
         yield tuple(a[start : start + rows] for a in arrays)
 
 
-def _moment_block(Z, y, w, P, model):
+def _quadratic_gram(Z, y, w, P):
+    i, j = np.triu_indices(P.shape[1])
+    gram = 0.0
+    for Zp, yp, wp in _parts(P.shape[1], Z, y, w):
+        z = Zp @ P
+        A = np.column_stack([z[:, i] * z[:, j], Zp, np.ones(len(Zp)), yp])
+        gram = gram + (wp[:, None] * A).T @ A
+    return (gram,)
+
+
+def _quadratic_part(sample, P):
+    """B (p, p), u (k,) and c of the least-squares fit ``z^T P B P^T z + u . z + c``; None where rows are too few."""
+    p = P.shape[1]
+    q = n_free_entries(p)
+    if sample.n_rows < 3 * (q + sample.dim + 1):
+        return None
+    (gram,) = sample.reduce(_quadratic_gram, P)
+    scale = np.sqrt(np.maximum(np.diag(gram), np.finfo(float).tiny))
+    gram /= np.outer(scale, scale)
+    coefficients = np.linalg.lstsq(gram[:-1, :-1], gram[:-1, -1], rcond=1e-12)[0] * scale[-1] / scale[:-1]
+    B = np.zeros((p, p))
+    B[np.triu_indices(p)] = 0.5 * coefficients[:q]
+    return B + B.T, coefficients[q:-1], float(coefficients[-1])
+
+
+def _moment_block(Z, y, w, P, model, B):
     z = Z @ P
     r = y - model(Z)
+    if B is not None:
+        r -= np.einsum("np,np->n", z @ B, z)
     sums = [moment_sums(*part) for part in _parts(z.shape[1], z, w * r)]
     return tuple(sum(parts) for parts in zip(*sums)) if len(sums) > 1 else sums[0]
 
 
-def estimate_tensors(sample, P, model):
+def estimate_tensors(sample, P, model, *, quadratic=False):
     """Hermite coefficients of orders 2 to 4 in the coordinates ``P^T z``, with a model as control variate.
 
     The model's own coefficients are known; only those of what it leaves are estimated, and their sampling error is in
@@ -87,7 +114,14 @@ def estimate_tensors(sample, P, model):
     ``O(n p^4)`` operations, in matrix products over blocks of rows; memory for some ten arrays of ``p^4 / 4`` numbers.
     p is at most the number of units, whatever the number of features.
     """
-    tensors = hermite_tensors(sample.reduce(_moment_block, P, model), sample.total)
+    part = _quadratic_part(sample, P) if quadratic else None
+    B = None
+    if part is not None:
+        B, u, c = part
+        model = without_ridges(u, c)
+    tensors = hermite_tensors(sample.reduce(_moment_block, P, model, B), sample.total)
+    if B is not None:
+        tensors[2] = tensors[2] + 2.0 * svec(B)
     if model.n_units:
         U, b, a = model.units()
         for k, own in units_tensors(U @ P, b, a).items():
@@ -127,7 +161,18 @@ def leading_eigenvectors(matrix, n):
     return vectors[:, order[:n]], values[order]
 
 
-def tensor_stage(sample, n_units=None, *, max_units=None, n_candidates=16, rng=None):
+def _total_curvature(sample, model):
+    """T_2 with a model as control variate."""
+    rest = residual_curvature(sample, model)
+    if not model.n_units:
+        return rest
+    U, b, a = model.units()
+    return Curvature(rest.matrix + (U.T * (a * np.exp(-0.5 * b * b) / np.sqrt(2 * np.pi))) @ U, rest.noise)
+
+
+def tensor_stage(
+    sample, n_units=None, *, max_units=None, model=None, n_candidates=16, control_variate="network", rng=None
+):
     """Candidates for the units of a ReLU network from the Hermite coefficients of its sample.
 
     T_2 of the residuals gives the span of the units, its eigenvalues beyond ``1.3 *`` the edge of their sampling error
@@ -135,8 +180,9 @@ def tensor_stage(sample, n_units=None, *, max_units=None, n_candidates=16, rng=N
     tensors (:func:`refine_by_moments`); where these end in the same place, one of them is kept. With ``n_units=0`` T_2
     alone counts the units, and there are no candidates.
     """
-    model = linear_model(sample)
-    curvature = residual_curvature(sample, model)
+    if model is None:
+        model = without_ridges(np.zeros(sample.dim)) if control_variate is None else linear_model(sample)
+    curvature = _total_curvature(sample, model)
     noise = _NOISE_FACTOR * curvature.noise
     _, spectrum = leading_eigenvectors(curvature.matrix, 0)
     rank = int(np.sum(np.abs(spectrum) > noise))
@@ -144,9 +190,12 @@ def tensor_stage(sample, n_units=None, *, max_units=None, n_candidates=16, rng=N
     if m == 0:
         return TensorStage([], spectrum, noise, rank)
     P, _ = leading_eigenvectors(curvature.matrix, min(m, sample.dim))
-    tensors = estimate_tensors(sample, P, model)
+    quadratic = control_variate in ("network", "quadratic") and not model.n_units
+    tensors = estimate_tensors(sample, P, model, quadratic=quadratic)
     W, b, _, loss = fit_candidates(tensors, *moment_candidates(tensors, P.shape[1], m, n_candidates, rng))
     candidates = [regress_on_ridges(sample, (P @ W[i]).T, b[i]) for i in _distinct(loss)]
+    if control_variate == "network":
+        candidates = [correct(sample, c) for c in candidates]
     return TensorStage(sorted(candidates, key=lambda c: c.rss), spectrum, noise, rank)
 
 
@@ -168,11 +217,10 @@ def correct(sample, start, *, max_iter=5):
     """
     best = start
     for _ in range(max_iter):
-        U, b, a = best.model.units()
-        curvature = residual_curvature(sample, best.model).matrix
-        curvature += (U.T * (a * np.exp(-0.5 * b * b) / np.sqrt(2 * np.pi))) @ U
-        P, _ = leading_eigenvectors(curvature, min(best.model.n_units, sample.dim))
+        curvature = _total_curvature(sample, best.model)
+        P, _ = leading_eigenvectors(curvature.matrix, min(best.model.n_units, sample.dim))
         tensors = estimate_tensors(sample, P, best.model)
+        U, b, a = best.model.units()
         W, b, _, _ = refine_by_moments(tensors, _rows_in(U, P).T, b, a, max_iter=_CORRECTION_STEPS)
         new = regress_on_ridges(sample, (P @ W).T, b)
         gain = new.rss < _GAIN * best.rss
