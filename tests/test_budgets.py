@@ -32,7 +32,7 @@ LINES = {
     "optim": 648,
     "oracle": 1613,
     "saddle": 1936,
-    "samples": 3505,
+    "samples": 3578,
     "training": 170,
 }
 # Calls of least squares, singular values and pseudo-inverses outside `linalg`, `optim` and `fitting`, their homes.
@@ -46,9 +46,9 @@ KERNELS = {
     "metrics": 2,
     "network": 3,
     "saddle": 5,
-    "samples": 18,
+    "samples": 19,
 }
-CONSTANTS = {"budget": 454, "design": 2331, "rounding": 261, "statistical": 263, "tuned": 33}  # by class
+CONSTANTS = {"budget": 454, "design": 2332, "rounding": 261, "statistical": 263, "tuned": 33}  # by class
 _HOMES = ("linalg", "optim", "fitting")
 _NAMES = ("lstsq", "svd", "svdvals", "pinv")
 _FREE = 0.05  # share of the room that may be free, so that not every change has to count

@@ -38,6 +38,7 @@ from skident.landscape import HuberLoss
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
     pytest.mark.filterwarnings("ignore:.*columns of X are not Gaussian:UserWarning"),
+    pytest.mark.filterwarnings("ignore:y takes . values. steps between them are fitted:UserWarning"),
     # Some checks fit on a frame and transform an array, or the other way round, and mean to.
     pytest.mark.filterwarnings("ignore:X (has|does not have valid) feature names:UserWarning"),
 ]
@@ -65,7 +66,7 @@ SMALL_CLASSIFIER = make_pipeline(
     StandardScaler(), MLPClassifier(hidden_layer_sizes=(3,), activation="tanh", solver="lbfgs", random_state=0)
 )
 # From large weights with long steps: as few epochs as the checks' scores allow.
-FAST = {"init_scale": 1.0, "relative_step": 0.1, "max_iter": 30, "record_every": 30}
+FAST = {"init_scale": 1.0, "relative_step": 0.1, "max_iter": 60, "record_every": 60}
 ESTIMATORS = {
     "extractor": EntangledWeightExtractor(),
     "extractor of a callable": EntangledWeightExtractor(Units("tanh", 3), layer_widths=(3, 1)),
