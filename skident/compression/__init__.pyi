@@ -18,9 +18,7 @@ class NetworkCompressor(RegressorMixin, BaseEstimator):
     estimator: Any
     tol: float
     metric: Literal["auto", "outputs", "probabilities", "labels"]
-    spread: float
     held_out: float
-    n_candidates: int
     max_iter: int
     max_seconds: float | None
     random_state: int | RandomState | None
@@ -39,9 +37,7 @@ class NetworkCompressor(RegressorMixin, BaseEstimator):
         *,
         tol: float = ...,
         metric: Literal["auto", "outputs", "probabilities", "labels"] = ...,
-        spread: float = ...,
         held_out: float = ...,
-        n_candidates: int = ...,
         max_iter: int = ...,
         max_seconds: float | None = ...,
         random_state: int | RandomState | None = ...,

@@ -64,13 +64,8 @@ class NetworkCompressor(NetworkPredictions, Estimator):
         X. ``probabilities``: the same of the classes' probabilities, the outputs being logits. ``labels``: share of
         the rows whose most probable class changes; one row at least once there is any, so `tol` below one over the
         number of held-out rows allows none. ``auto`` is ``labels`` for scikit-learn's classifiers, else ``outputs``.
-    spread : float, default=0.7
-        The function is kept around the rows of X too: it is fitted at rows of X and at rows moved by Gaussian steps
-        whose covariance is ``spread ** 2`` times that of X.
     held_out : float, default=0.25
         Share of the rows of X that errors are measured on and that no fit sees.
-    n_candidates : int, default=3
-        Units of a layer tried, the least needed ones, before the layer counts as no longer reducible.
     max_iter : int, default=60
         Levenberg-Marquardt steps after every removal, at most.
     max_seconds : float, default=None
@@ -101,12 +96,13 @@ class NetworkCompressor(NetworkPredictions, Estimator):
 
     Notes
     -----
-    `skident.compression.compress_network` describes the algorithm and its cost. The result is a local
-    optimum: no unit tried can be left out of it, but a smaller network may exist. relu networks are compressed too; a
-    unit that never bends on the data is then a linear function, and several are merged. With ``y`` in mind rather
-    than the network's outputs, compare `score` before and after. On rows that the network was trained on a classifier
-    is surer than on others: of the digits data two to three times `tol` of the labels changed on new rows, which the
-    tolerance does not promise anything about. Give X that it was not trained on, if there is any.
+    `skident.compression.compress_network` describes the algorithm and its cost. The function is kept around the rows of
+    X too: it is fitted at rows of X and at rows moved by Gaussian steps of 0.7 of their deviations. The result is a
+    local optimum: no unit tried can be left out of it, but a smaller network may exist. relu networks are compressed
+    too; a unit that never bends on the data is then a linear function, and several are merged. With ``y`` in mind
+    rather than the network's outputs, compare `score` before and after. On rows that the network was trained on a
+    classifier is surer than on others: of the digits data two to three times `tol` of the labels changed on new rows,
+    which the tolerance does not promise anything about. Give X that it was not trained on, if there is any.
 
     Where the estimator is a classifier, so is this: `predict` gives labels, `predict_proba` probabilities,
     `decision_function` the logits, and `score` is the accuracy.
@@ -138,9 +134,7 @@ class NetworkCompressor(NetworkPredictions, Estimator):
         "estimator": "no_validation",
         "tol": [POSITIVE],
         "metric": [StrOptions({"auto", "outputs", "probabilities", "labels"})],
-        "spread": [POSITIVE],
         "held_out": [Interval(Real, 0, 1, closed="neither")],
-        "n_candidates": [AT_LEAST_ONE],
         "max_iter": [AT_LEAST_ONE],
         "max_seconds": [POSITIVE, None],
         "random_state": ["random_state"],
@@ -153,9 +147,7 @@ class NetworkCompressor(NetworkPredictions, Estimator):
         *,
         tol=1e-2,
         metric="auto",
-        spread=0.7,
         held_out=0.25,
-        n_candidates=3,
         max_iter=60,
         max_seconds=None,
         random_state=None,
@@ -164,9 +156,7 @@ class NetworkCompressor(NetworkPredictions, Estimator):
         self.estimator = estimator
         self.tol = tol
         self.metric = metric
-        self.spread = spread
         self.held_out = held_out
-        self.n_candidates = n_candidates
         self.max_iter = max_iter
         self.max_seconds = max_seconds
         self.random_state = random_state
@@ -251,7 +241,7 @@ class NetworkCompressor(NetworkPredictions, Estimator):
             tol=self.tol,
             rng=rng,
             metric=_compared(self.metric, classifies),
-            options=Compression(self.spread, self.held_out, self.n_candidates, self.max_iter),
+            options=Compression(held_out=self.held_out, max_iter=self.max_iter),
             callback=functools.partial(_say_entry, StageLog(self.verbose, type(self).__name__)),
         )
         smaller = change_inputs(smaller, -center / scale, 1.0 / scale)

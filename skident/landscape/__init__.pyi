@@ -108,7 +108,6 @@ class QuadraticNetClassifier(ClassifierMixin, BaseEstimator):
     fit_intercept: bool
     fit_linear: bool
     tol: float
-    max_dense: int
     random_state: int | RandomState | None
     class_weight: dict[Any, Any] | Literal["balanced"] | None
     classes_: Array
@@ -133,7 +132,6 @@ class QuadraticNetClassifier(ClassifierMixin, BaseEstimator):
         fit_intercept: bool = ...,
         fit_linear: bool = ...,
         tol: float = ...,
-        max_dense: int = ...,
         random_state: int | RandomState | None = ...,
         class_weight: dict[Any, Any] | Literal["balanced"] | None = ...,
     ) -> None: ...
@@ -159,7 +157,6 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
     fit_linear: bool
     tol: float
     max_iter: int
-    max_dense: int
     random_state: int | RandomState | None
     loss: Literal["squared", "poisson"] | HuberLoss
     hidden_weights_: Array
@@ -192,7 +189,6 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
         fit_linear: bool = ...,
         tol: float = ...,
         max_iter: int = ...,
-        max_dense: int = ...,
         random_state: int | RandomState | None = ...,
         loss: Literal["squared", "poisson"] | HuberLoss = ...,
     ) -> None: ...

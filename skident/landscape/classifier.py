@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from numbers import Integral, Real
+from numbers import Real
 
 import numpy as np
 from scipy.special import expit
@@ -51,8 +51,6 @@ class QuadraticNetClassifier(ClassifierMixin, Estimator):
         Whether there are constant and linear terms.
     tol : float, default=1e-10
         Largest gap to the lower bound that counts as zero, relative to the loss of the best constant.
-    max_dense : int, default=6000
-        Largest order ``min(n, unknowns)`` of a convex problem that a certificate may solve.
     random_state : int, RandomState or None, default=None
         Draws the samples for the choice of alpha if there are over 2000.
     class_weight : dict, "balanced" or None, default=None
@@ -106,7 +104,6 @@ class QuadraticNetClassifier(ClassifierMixin, Estimator):
         "fit_intercept": ["boolean"],
         "fit_linear": ["boolean"],
         "tol": [POSITIVE],
-        "max_dense": [Interval(Integral, 0, None, closed="left")],
         "random_state": ["random_state"],
         "class_weight": CLASS_WEIGHT,
     }
@@ -118,7 +115,6 @@ class QuadraticNetClassifier(ClassifierMixin, Estimator):
         fit_intercept=True,
         fit_linear=True,
         tol=1e-10,
-        max_dense=6000,
         random_state=None,
         class_weight=None,
     ):
@@ -126,7 +122,6 @@ class QuadraticNetClassifier(ClassifierMixin, Estimator):
         self.fit_intercept = fit_intercept
         self.fit_linear = fit_linear
         self.tol = tol
-        self.max_dense = max_dense
         self.random_state = random_state
         self.class_weight = class_weight
 
@@ -194,7 +189,7 @@ class QuadraticNetClassifier(ClassifierMixin, Estimator):
         """
         loss, plain = LogisticLoss(), ridge_terms(self.fit_intercept, self.fit_linear)
         terms, left_out = select_ridge(samples, some, loss, plain, RidgeGrid(self.alpha))
-        options = CertificateOptions(tol=self.tol, max_dense=self.max_dense)
+        options = CertificateOptions(tol=self.tol)
         if terms.alpha > 0:
             return (fit_convex_loss(samples, loss, terms, options), None), left_out
         ridged = fit_convex_loss(samples, loss, replace(terms, alpha=_SEPARATING_RIDGE), options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from numbers import Real
 
 import numpy as np
 from sklearn.base import RegressorMixin, clone
@@ -60,7 +60,7 @@ class QuadraticNetRegressor(RegressorMixin, Estimator):
         other.
     solver : {"auto", "convex", "descent"}, default="auto"
         ``convex``: least squares in M, then factors of M. ``descent``: L-BFGS on W from 0, escaping saddles. ``auto``:
-        convex if ``min(n, unknowns)`` is at most `max_dense`.
+        convex if ``min(n, unknowns)`` is at most 6000 (0.3 GB, seconds).
     alpha : float or "auto", default="auto"
         Ridge on M (of degree four in W); 0 is none. ``auto`` minimizes the leave-one-out error, preferring simpler
         models within a standard error; it is 0 for data without noise.
@@ -70,8 +70,6 @@ class QuadraticNetRegressor(RegressorMixin, Estimator):
         Largest gap to the lower bound that counts as zero, relative to the loss of the best constant.
     max_iter : int, default=5000
         Maximum number of descent steps.
-    max_dense : int, default=6000
-        Largest order of a matrix to be factorized: 6000 takes 0.3 GB and seconds.
     random_state : int, RandomState or None, default=None
         Draws the samples for the choice of alpha if there are over 5000 (over 1000 with more than 1000 unknowns).
     loss : {"squared", "poisson"} or HuberLoss, default="squared"
@@ -126,8 +124,8 @@ class QuadraticNetRegressor(RegressorMixin, Estimator):
 
     **Solvers.** ``convex`` continues by descent if M has eigenvalues of a sign that v has no units for. Costs:
     `skident.landscape.convex_solver.solve_convex`, `skident.landscape.descent.descend`,
-    `skident.landscape.landscape_certificate`. Beyond `max_dense`, an optimum without ridge can be reached but not
-    proven, unless its loss is zero.
+    `skident.landscape.landscape_certificate`. Beyond 6000 rows and unknowns, an optimum without ridge can be
+    reached but not proven, unless its loss is zero.
 
     **Other losses.** The minimizer is computed by Newton's method and certified by Fenchel duality. With a Huber loss,
     `certificate_` is about ``(y - median) / delta`` (without intercept ``y / delta``) and a loss with delta 1; with a
@@ -169,7 +167,6 @@ class QuadraticNetRegressor(RegressorMixin, Estimator):
         "fit_linear": ["boolean"],
         "tol": [POSITIVE],
         "max_iter": [AT_LEAST_ONE],
-        "max_dense": [Interval(Integral, 0, None, closed="left")],
         "random_state": ["random_state"],
         "loss": [StrOptions({"squared", "poisson"}), HuberLoss],
     }
@@ -185,7 +182,6 @@ class QuadraticNetRegressor(RegressorMixin, Estimator):
         fit_linear=True,
         tol=1e-10,
         max_iter=5000,
-        max_dense=6000,
         random_state=None,
         loss="squared",
     ):
@@ -197,7 +193,6 @@ class QuadraticNetRegressor(RegressorMixin, Estimator):
         self.fit_linear = fit_linear
         self.tol = tol
         self.max_iter = max_iter
-        self.max_dense = max_dense
         self.random_state = random_state
         self.loss = loss
 
@@ -219,7 +214,7 @@ class QuadraticNetRegressor(RegressorMixin, Estimator):
         ------
         ValueError
             If X or y is not finite, or so large or small that squares overflow or underflow, the output weights do not
-            match `n_hidden`, or ``solver="convex"`` would factorize a matrix larger than `max_dense`. If another loss
+            match `n_hidden`, or ``solver="convex"`` would factorize a matrix of order over 6000. If another loss
             than the squared one is given with other options than its own, or with targets that it does not take.
 
         Warns
@@ -256,8 +251,8 @@ class QuadraticNetRegressor(RegressorMixin, Estimator):
             return self._fit_convex_loss(((X - self.center_) / self.scale_, y, weights))
         problem, scores = self._problem(X - self.center_, y, weights)
         self.solver_ = self._resolve_solver(problem)
-        trained = _trained(problem, v, self.solver_, max_iter=self.max_iter, max_dense=self.max_dense)
-        options = CertificateOptions(tol=self.tol, max_dense=self.max_dense)
+        trained = _trained(problem, v, self.solver_, max_iter=self.max_iter)
+        options = CertificateOptions(tol=self.tol)
         self.certificate_ = certify_quadratic(problem, trained.W, v, options, trained.solution)
         self._store(problem, v, trained)
         self.held_out_score_, self.linear_score_ = scores.quadratic, scores.linear
@@ -272,7 +267,7 @@ class QuadraticNetRegressor(RegressorMixin, Estimator):
                 f"loss={self.loss!r} takes output_signs='mixed', n_hidden=None and solver='auto' or 'convex'; got "
                 f"{self.output_signs!r}, {self.n_hidden!r} and {self.solver!r}."
             )
-        options = CertificateOptions(tol=self.tol, max_dense=self.max_dense)
+        options = CertificateOptions(tol=self.tol)
         grid, rng = RidgeGrid(self.alpha), check_random_state(self.random_state)
         self.input_range_ = None
         fit = fit_targets(samples, self.loss, ridge_terms(self.fit_intercept, self.fit_linear), (grid, options, rng))
@@ -301,15 +296,15 @@ class QuadraticNetRegressor(RegressorMixin, Estimator):
         return QuadraticProblem(Z / self.scale_, y, terms, weights), scores
 
     def _resolve_solver(self, problem):
-        """The solver; ValueError if the convex one would exceed `max_dense`."""
-        size = least_squares_size(problem)
-        if self.solver == "convex" and size > self.max_dense:
+        """The solver; ValueError if the convex one would factorize too large a matrix."""
+        size, most = least_squares_size(problem), CertificateOptions.max_dense
+        if self.solver == "convex" and size > most:
             raise ValueError(
                 f"solver='convex' would factorize a matrix of order min(n, unknowns) = min({problem.n}, "
-                f"{problem.n_unknowns}) = {size}, {8e-9 * size**2:.2g} GB; max_dense allows {self.max_dense}. Raise "
-                "that, or use solver='descent', which needs no such matrix."
+                f"{problem.n_unknowns}) = {size}, {8e-9 * size**2:.2g} GB; at most {most} is allowed. Use solver="
+                "'descent', which needs no such matrix."
             )
-        return "descent" if self.solver == "descent" or size > self.max_dense else "convex"
+        return "descent" if self.solver == "descent" or size > most else "convex"
 
     def _store(self, problem, v, trained):
         """Fitted attributes, for unscaled inputs."""
@@ -370,7 +365,7 @@ class _Trained:
     solution: ConvexSolution | None
 
 
-def _trained(problem, v, solver, *, max_iter, max_dense):
+def _trained(problem, v, solver, *, max_iter):
     """Hidden weights at the least loss: factors of the convex solution, or descent from what can be kept of it."""
     W, solution, n_iter, history = np.zeros((len(v), problem.d)), None, 1, [problem.null_value]
     if solver == "convex":
@@ -380,7 +375,7 @@ def _trained(problem, v, solver, *, max_iter, max_dense):
         history.append(problem.value(quadratic_form(W, v)))
         if not lost > _LOST * np.linalg.norm(solution.M):
             return _Trained(W, n_iter, history, solution)
-    result = descend(problem, W, v, max_iter=max_iter, max_dense=max_dense)
+    result = descend(problem, W, v, max_iter=max_iter)
     return _Trained(result.W, n_iter + result.n_iter, history + result.history[1:], solution)
 
 

@@ -94,7 +94,6 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
     alpha: Literal["auto"] | float
     n_candidates: int
     polish: bool
-    control_variate: Literal["network", "quadratic", "linear", None]
     batch_size: int | None
     noise_level: float | None
     n_jobs: int | None
@@ -126,7 +125,6 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         alpha: Literal["auto"] | float = ...,
         n_candidates: int = ...,
         polish: bool = ...,
-        control_variate: Literal["network", "quadratic", "linear", None] = ...,
         batch_size: int | None = ...,
         noise_level: float | None = ...,
         n_jobs: int | None = ...,

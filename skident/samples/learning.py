@@ -52,8 +52,6 @@ class Search:
         None searches for the number with the smallest `criterion`, from the rank of T_2 on.
     n_candidates : int
         Starts of the fit of the tensors.
-    control_variate : {"network", "quadratic", "linear", None}
-        See :func:`tensor_stage`.
     polish : bool
         False stops after the regression on the units of the tensor stage.
     noise_variance : float or None
@@ -67,7 +65,6 @@ class Search:
     max_units: int
     n_units: int | None = None
     n_candidates: int = 16
-    control_variate: str | None = "network"
     polish: bool = True
     noise_variance: float | None = None
     alpha: float | None = None
@@ -158,7 +155,7 @@ def learn_relu_network(sample, search, *, rng, say=_silent):
 
 def _find_starts(sample, search, rng, say):
     """The tensor stage; beyond 30 units the count of T_2 and a wide fit, if they were not excluded."""
-    if search.polish and search.control_variate == "network" and (search.n_units or search.max_units) > _TENSOR_UNITS:
+    if search.polish and (search.n_units or search.max_units) > _TENSOR_UNITS:
         stage = tensor_stage(sample, 0)
         if search.n_units or stage.rank > _TENSOR_RANK:
             candidate = _wide_start(sample, search, stage, rng)
@@ -185,7 +182,6 @@ def _tensors(sample, search, n_units, rng, model=None):
         max_units=search.max_units,
         model=model,
         n_candidates=search.n_candidates,
-        control_variate=search.control_variate,
         rng=rng,
     )
 
@@ -194,7 +190,7 @@ def _find_tensors(sample, search, rng, say):
     """The tensor stage; where units are to be counted, again as long as a better control variate shows more of them."""
     stage = _tensors(sample, search, search.n_units, rng)
     say(f"tensors: {_count(stage)}")
-    if search.control_variate != "network" or search.n_units is not None:
+    if search.n_units is not None:
         return stage
     for _ in range(_RESTARTS):
         if not stage.candidates or is_exact(sample, stage.candidates[0].rss):
@@ -221,7 +217,7 @@ def _regress_on_tensors(sample, work, stage, search):
     if not stage.candidates:
         return _regression_of(work, linear_model(work))
     best = stage.candidates[0]
-    if work is sample or search.control_variate != "network":
+    if work is sample:
         return best
     U, b, _ = best.model.units()
     return correct(sample, regress_on_ridges(sample, U, b), max_iter=2)

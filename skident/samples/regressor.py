@@ -71,9 +71,6 @@ class TensorReLURegressor(RegressorMixin, Estimator):
         start, the wide fit.
     polish : bool, default=True
         Whether Gauss-Newton steps follow the tensors. Without them the number of units is the rank of T_2.
-    control_variate : {"network", "quadratic", "linear", None}, default="network"
-        What is subtracted from y before moments are estimated, to be added back exactly: the best linear function, the
-        best quadratic one, or, again and again, the network recovered so far. None estimates the moments of y itself.
     batch_size : int, default=None
         Rows treated at a time; None for blocks of 4 MB.
     noise_level : float, default=None
@@ -156,7 +153,7 @@ class TensorReLURegressor(RegressorMixin, Estimator):
     from 300 parameters on ``O(n m d)`` for each of at most 30 products with the matrix. A step of the fit of the
     tensors costs ``O(m^3 p^3)`` a candidate, whatever n is. The wide fit, 8000 steps with 512 rows each, costs
     ``O(m d)`` a row. It starts the polish if more than 20 units are requested, or T_2 shows more than 10 in more
-    than 20 dimensions and their number is to be recovered (with the defaults of `polish` and `control_variate`); with
+    than 20 dimensions and their number is to be recovered (with the default of `polish`); with
     fewer units it is tried where a further unit would still pay, and kept where it leaves smaller residuals.
 
     The polish fits ``sum_i c_i |w_i . x + b_i|`` and a linear function, so it needs no signs of (w_i, b_i); those are
@@ -193,7 +190,6 @@ class TensorReLURegressor(RegressorMixin, Estimator):
         "alpha": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
         "n_candidates": [AT_LEAST_ONE],
         "polish": ["boolean"],
-        "control_variate": [StrOptions({"network", "quadratic", "linear"}), None],
         "batch_size": [AT_LEAST_ONE, None],
         "noise_level": [Interval(Real, 0, None, closed="left"), None],
         "n_jobs": [Integral, None],
@@ -210,7 +206,6 @@ class TensorReLURegressor(RegressorMixin, Estimator):
         alpha="auto",
         n_candidates=16,
         polish=True,
-        control_variate="network",
         batch_size=None,
         noise_level=None,
         n_jobs=None,
@@ -223,7 +218,6 @@ class TensorReLURegressor(RegressorMixin, Estimator):
         self.alpha = alpha
         self.n_candidates = n_candidates
         self.polish = polish
-        self.control_variate = control_variate
         self.batch_size = batch_size
         self.noise_level = noise_level
         self.n_jobs = n_jobs
@@ -291,7 +285,6 @@ class TensorReLURegressor(RegressorMixin, Estimator):
             most_units=max_units if self.order == "auto" else None,
             n_units=self.n_units,
             n_candidates=self.n_candidates,
-            control_variate=self.control_variate,
             polish=self.polish,
             noise_variance=None if self.noise_level is None else (self.noise_level / sample.y_scale) ** 2,
             alpha=None if self.alpha == "auto" else self.alpha,

@@ -170,9 +170,7 @@ def _total_curvature(sample, model):
     return Curvature(rest.matrix + (U.T * (a * np.exp(-0.5 * b * b) / np.sqrt(2 * np.pi))) @ U, rest.noise)
 
 
-def tensor_stage(
-    sample, n_units=None, *, max_units=None, model=None, n_candidates=16, control_variate="network", rng=None
-):
+def tensor_stage(sample, n_units=None, *, max_units=None, model=None, n_candidates=16, rng=None):
     """Candidates for the units of a ReLU network from the Hermite coefficients of its sample.
 
     T_2 of the residuals gives the span of the units, its eigenvalues beyond ``1.3 *`` the edge of their sampling error
@@ -181,7 +179,7 @@ def tensor_stage(
     alone counts the units, and there are no candidates.
     """
     if model is None:
-        model = without_ridges(np.zeros(sample.dim)) if control_variate is None else linear_model(sample)
+        model = linear_model(sample)
     curvature = _total_curvature(sample, model)
     noise = _NOISE_FACTOR * curvature.noise
     _, spectrum = leading_eigenvectors(curvature.matrix, 0)
@@ -190,12 +188,9 @@ def tensor_stage(
     if m == 0:
         return TensorStage([], spectrum, noise, rank)
     P, _ = leading_eigenvectors(curvature.matrix, min(m, sample.dim))
-    quadratic = control_variate in ("network", "quadratic") and not model.n_units
-    tensors = estimate_tensors(sample, P, model, quadratic=quadratic)
+    tensors = estimate_tensors(sample, P, model, quadratic=not model.n_units)
     W, b, _, loss = fit_candidates(tensors, *moment_candidates(tensors, P.shape[1], m, n_candidates, rng))
-    candidates = [regress_on_ridges(sample, (P @ W[i]).T, b[i]) for i in _distinct(loss)]
-    if control_variate == "network":
-        candidates = [correct(sample, c) for c in candidates]
+    candidates = [correct(sample, regress_on_ridges(sample, (P @ W[i]).T, b[i])) for i in _distinct(loss)]
     return TensorStage(sorted(candidates, key=lambda c: c.rss), spectrum, noise, rank)
 
 

@@ -5,7 +5,6 @@ import pickle
 import joblib
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge
@@ -75,11 +74,6 @@ def test_tensors_alone():
     X, y, _, _, network = data(4, 8, 4, 30_000)
     reg = TensorReLURegressor(n_units=4, polish=False, random_state=0).fit(X, y)
     assert unit_matching_error(network, reg.tensor_estimate_).weights < 1e-3  # corrections: far below sampling errors
-    errors = {}
-    for variate in (None, "linear", "quadratic", "network"):
-        stage = clone(reg).set_params(control_variate=variate).fit(X, y)
-        errors[variate] = unit_matching_error(network, stage.tensor_estimate_).weights
-    assert errors["network"] < 0.1 * errors["quadratic"] and errors["quadratic"] < errors[None]
 
 
 def test_tensors_alone_down_to_rounding():

@@ -11,10 +11,7 @@ from registry import part
 
 STEPS = {
     "literal: separate decompositions, raw moments": {"method": "literal"},
-    "fit of all tensors in the span of T_2, raw moments": {"polish": False, "control_variate": None},
-    "+ moments of what a linear function leaves": {"polish": False, "control_variate": "linear"},
-    "+ of what a quadratic function leaves": {"polish": False, "control_variate": "quadratic"},
-    "+ again and again, of what the network leaves": {"polish": False},
+    "fit of all tensors in the span of T_2, of what the network leaves": {"polish": False},
     "+ polish": {},
 }
 CASES = ((10, 5, 10**4, 0.0), (10, 5, 10**5, 0.0), (10, 5, 10**6, 0.0), (20, 10, 10**5, 0.0), (10, 5, 10**5, 0.1))
