@@ -25,6 +25,7 @@ NAMES = {
     "torch.nn.Module": "Module", "dict": "dict[Any, Any]", "tuple": "tuple[Any, ...]", "ints": "int",
 }  # fmt: skip
 HEADER = """from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
@@ -66,7 +67,8 @@ def returned(thing):
         return "Any"
     lines = [line for line in found[1].splitlines() if line and not line.startswith(" ")]
     kinds = [annotation(line.partition(" : ")[2] or line) for line in lines]
-    return kinds[0] if len(kinds) == 1 else f"tuple[{', '.join(kinds)}]"
+    kind = kinds[0] if len(kinds) == 1 else f"tuple[{', '.join(kinds)}]"
+    return f"AbstractContextManager[{kind}]" if "\nYields\n" in text else kind
 
 
 def split(text):
@@ -169,7 +171,7 @@ def class_stub(name, thing):
     written = ["NamedTuple"] if is_tuple else ["dict[Any, Any]" if b is dict else b.__name__ for b in bases]
     inherited = {n for b in (*bases, *((tuple,) if is_tuple else ()), object) for n in dir(b)}
     own = [n for n in dir(thing) if not n.startswith("_") and n not in inherited]
-    own += [n for n in ("fit", "predict", "score", "transform") if n in inherited and n in vars(thing)]
+    own += [n for n in ("fit", "predict", "score", "transform", "__call__") if n in vars(thing) and n not in own]
     frozen = is_data and thing.__dataclass_params__.frozen
     lines = [f"@dataclass(frozen={frozen})"] if is_data else []
     lines += [f"class {name}({', '.join(written)}):" if written else f"class {name}:"]

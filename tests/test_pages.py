@@ -47,6 +47,17 @@ def test_code_is_as_wide_as_the_site_shows_it():
     assert [found for found in lines if len(found[1]) > 88] == []
 
 
+@pytest.mark.slow
+def test_a_type_checker_accepts_the_code(tmp_path):
+    mypy = pytest.importorskip("mypy.api")
+    for path in RUN:
+        code = "\n".join(re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf-8"), flags=re.DOTALL))
+        (tmp_path / f"{path.stem}_page.py").write_text(code, encoding="utf-8")
+    options = ["--strict", "--allow-untyped-defs", "--config-file", str(TOP / "pyproject.toml")]
+    found, _, failed = mypy.run([*options, "--cache-dir", str(tmp_path / "cache"), *map(str, tmp_path.glob("*.py"))])
+    assert not failed, found
+
+
 def test_every_question_has_a_page_with_code():
     guide = [path for path in RUN if path.parent.name == "guide"]
     assert len(guide) >= 9 and TOP / "README.md" in RUN and TOP / "docs" / "getting_started.md" in RUN

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ class MemoryLimitError(OutOfBudgetError):
     needed: int
     def __init__(self, message: str, needed: int) -> None: ...
 
-def config_context(*, max_memory: int | float | str | None = ...) -> None:
+def config_context(*, max_memory: int | float | str | None = ...) -> AbstractContextManager[None]:
     """Set the configuration for a block of code."""
 
 def get_config() -> dict[Any, Any]:

@@ -39,6 +39,8 @@ class HierarchicalTarget:
         """Inputs drawn from the target's distribution."""
     def sample_signs(self, n_samples: int, random_state: int | RandomState | None = ...) -> tuple[Array, Any]:
         """The classification task of Section 3.2."""
+    def __call__(self, X: Any) -> Any:
+        """``G*`` of inputs (n, d), as (n,)."""
 
 def make_alternating_circle(n_samples: int = ...) -> tuple[Array, Array]:
     """Points evenly spaced on the unit circle, with signs that alternate from one to the next."""
