@@ -1,10 +1,13 @@
-"""`Estimator`: the base class of all estimators, whose pickles name their format."""
+"""The base classes of all estimators, whose pickles name their format."""
 
 from __future__ import annotations
 
 from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 
-__all__ = ["Estimator"]
+from .report import fit_report
+
+__all__ = ["Estimator", "ReportedEstimator"]
 
 _FORMAT = 1  # of pickles; raised when parameters or attributes change their names
 
@@ -23,3 +26,15 @@ class Estimator(BaseEstimator):
                 "attributes. Fit it again; files of `FeedforwardNetwork.save` are read by every version."
             )
         super().__setstate__(state)
+
+
+class ReportedEstimator(Estimator):
+    """An estimator whose report is made of the fitted attributes that its class names."""
+
+    _reported = ()
+
+    @property
+    def report_(self):
+        """Results of the last fit: a frozen dataclass that prints as a table."""
+        check_is_fitted(self)
+        return fit_report(self)

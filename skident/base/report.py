@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, make_dataclass
 from difflib import get_close_matches
+from functools import cache
 from html import escape
+
+import numpy as np
 
 from .progress import Stage
 
-__all__ = ["ReportMixin", "StageReport", "table_html", "table_lines"]
+__all__ = ["ReportMixin", "StageReport", "fit_report", "table_html", "table_lines"]
 
 _TABLE = "border-collapse: collapse; margin: 0.5em 0"  # no colors: those of the notebook hold, light or dark
 _CELL = "padding: 0.1em 0.8em; text-align: {}"
@@ -108,3 +111,42 @@ class StageReport(ReportMixin):
 
 def _residual(value):
     return "" if value is None else f"{value:.1e}"
+
+
+class _FitReport(ReportMixin):
+    """Results of a fit, a row a field: fitted attributes without their underscore, None where there is none."""
+
+    titles = ("result", "value")
+
+    def rows(self):
+        """Names and values.
+
+        Returns
+        -------
+        list of tuple of 2 str
+        """
+        return [(f.name, _shown(getattr(self, f.name))) for f in fields(self)]
+
+
+def _shown(value):
+    """A value in a few characters: an array of many entries is its shape, a report its first line."""
+    if isinstance(value, ReportMixin):
+        return value.lines()[0]
+    if isinstance(value, list) and value and is_dataclass(value[0]):
+        return f"{len(value)} of {type(value[0]).__name__}"
+    if np.ndim(value) and np.size(value) > 6:
+        return f"array of shape {np.shape(value)}"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return np.array2string(value, precision=3, separator=", ") if isinstance(value, np.ndarray) else str(value)
+
+
+@cache
+def _report_class(kind):
+    names = [name.rstrip("_") for name in kind._reported]
+    return make_dataclass(f"{kind.__name__}Report", names, bases=(_FitReport,), frozen=True, eq=False)
+
+
+def fit_report(estimator):
+    """A frozen dataclass of the fitted attributes that ``_reported`` names."""
+    return _report_class(type(estimator))(*(getattr(estimator, name, None) for name in estimator._reported))

@@ -49,6 +49,8 @@ class NetworkCompressor(RegressorMixin, BaseEstimator):
     def predict(self, X: ArrayLike) -> Array:
         """Outputs of the identified network, or labels if it is a classifier's."""
     predict_proba: Any
+    @property
+    def report_(self) -> Any: ...
     response_method: Any
     set_score_request: Any
 

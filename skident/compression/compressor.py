@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from skident.base.checked_data import checked_data
-from skident.base.estimator import Estimator
+from skident.base.estimator import ReportedEstimator
 from skident.base.parameters import (
     AT_LEAST_ONE,
     POSITIVE,
@@ -41,7 +41,7 @@ from .smaller_network import Compression, compress_network
 __all__ = ["NetworkCompressor"]
 
 
-class NetworkCompressor(NetworkPredictions, Estimator):
+class NetworkCompressor(NetworkPredictions, ReportedEstimator):
     """The smallest network whose outputs agree with a given one around samples, to a tolerance.
 
     Finds the fewest hidden units with ``error <= tol``, where the error is measured on held-out rows of X between
@@ -126,6 +126,8 @@ class NetworkCompressor(NetworkPredictions, Estimator):
     >>> print(compressor.layer_widths_[0] < 10, compressor.error_ <= 0.02)
     True True
     """
+
+    _reported = ("layer_widths_", "error_", "n_iter_")
 
     # Read by `NetworkPredictions`: classifiers return probabilities here, nothing else does.
     response_method = "auto"

@@ -102,6 +102,8 @@ class HierarchicalQuadraticNet(RegressorMixin, TransformerMixin, BaseEstimator):
         """Names ``layer<l>_<i>`` of the columns of `transform`, layer by layer."""
     def predict(self, X: ArrayLike) -> Array:
         """Predicted targets."""
+    @property
+    def report_(self) -> Any: ...
     set_fit_request: Any
     set_score_request: Any
     set_transform_request: Any
@@ -167,6 +169,8 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, TransformerMixin, Base
         """Most probable class."""
     def predict_proba(self, X: ArrayLike) -> Array:
         """Class probabilities."""
+    @property
+    def report_(self) -> Any: ...
     set_fit_request: Any
     set_score_request: Any
     set_transform_request: Any

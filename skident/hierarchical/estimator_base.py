@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skident.base.checked_data import checked_data, merged_samples
-from skident.base.estimator import Estimator
+from skident.base.estimator import ReportedEstimator
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, forgotten_on_error
 from skident.base.progress import StageLog
 from skident.base.undetected import undetected_share
@@ -58,12 +58,23 @@ def _single_layers_as_arrays(cls):
 
 
 @_single_layers_as_arrays
-class QuadraticDenseNetBase(TransformerMixin, Estimator):
+class QuadraticDenseNetBase(TransformerMixin, ReportedEstimator):
     """Parameter constraints, hidden features, fits of single layers, and the path from parameters to a `Fit`.
 
     A subclass checks X and y in `_validated`, gives a `Method` and a `Problem` in `_method_and_problem`, and the
     function that fits the problem in `_strategy`.
     """
+
+    _reported = (
+        "widths_",
+        "readout_",
+        "l2_",
+        "exact_",
+        "undetected_share_",
+        "held_out_score_",
+        "linear_score_",
+        "n_iter_",
+    )
 
     _parameter_constraints = {
         "widths": ["array-like", AT_LEAST_ONE],

@@ -208,6 +208,8 @@ class NetworkCompletion(RegressorMixin, BaseEstimator):
         """Fit scales and biases."""
     def predict(self, X: ArrayLike) -> Array:
         """Outputs of the completed network."""
+    @property
+    def report_(self) -> Any: ...
     set_score_request: Any
 
 class NetworkIdentifier(RegressorMixin, BaseEstimator):

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skident.base.checked_data import checked_data
-from skident.base.estimator import Estimator
+from skident.base.estimator import ReportedEstimator
 from skident.base.parameters import (
     ACTIVATION_CHOICES,
     AT_LEAST_ONE,
@@ -41,7 +41,7 @@ __all__ = ["NetworkCompletion"]
 _DEFAULT_ITERATIONS = {"lm": 200, "gd": 1000, "adam": 1000}
 
 
-class NetworkCompletion(RegressorMixin, Estimator):
+class NetworkCompletion(RegressorMixin, ReportedEstimator):
     """Complete entangled weights to a network: fit its scales and biases.
 
     Given the projections ``Z_l = X V_l`` on each layer's entangled weights, the layers' mixing is known,
@@ -132,6 +132,8 @@ class NetworkCompletion(RegressorMixin, Estimator):
     >>> print(round(pipeline.score(X, network(X)), 6))
     1.0
     """
+
+    _reported = ("layer_widths_", "residual_", "n_iter_")
 
     _parameter_constraints = {
         "layer_widths": ["array-like", None],

@@ -143,6 +143,8 @@ class QuadraticNetClassifier(ClassifierMixin, BaseEstimator):
         """Most probable class."""
     def predict_proba(self, X: ArrayLike) -> Array:
         """Class probabilities; for more than two classes, those of each against the rest, normalized."""
+    @property
+    def report_(self) -> Any: ...
     set_fit_request: Any
     set_score_request: Any
 
@@ -196,6 +198,8 @@ class QuadraticNetRegressor(RegressorMixin, BaseEstimator):
         """Train, and certify the point that training reached."""
     def predict(self, X: ArrayLike) -> Array:
         """``z^T Q z + coef_ . z + intercept_``; for Poisson losses the exponential of this, the mean."""
+    @property
+    def report_(self) -> Any: ...
     set_fit_request: Any
     set_score_request: Any
 

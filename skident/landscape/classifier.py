@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from skident.base.better_models import better_model
 from skident.base.checked_data import checked_data, merged_samples
 from skident.base.column_scales import scales_for_classes
-from skident.base.estimator import Estimator
+from skident.base.estimator import ReportedEstimator
 from skident.base.parameters import CLASS_WEIGHT, POSITIVE, Interval, StrOptions, check_magnitudes, forgotten_on_error
 from skident.linalg.columns import root_mean_squares
 from skident.optim import gram_work, one_thread
@@ -32,7 +32,7 @@ __all__ = ["QuadraticNetClassifier"]
 _SEPARATING_RIDGE = 1e-6  # where the classes are separable: small enough for a large margin, large enough for a solver
 
 
-class QuadraticNetClassifier(ClassifierMixin, Estimator):
+class QuadraticNetClassifier(ClassifierMixin, ReportedEstimator):
     """A classifier with one hidden layer of quadratic units, with a certificate of global optimality.
 
     Minimizes, over hidden weights W with output weights v of 1 and -1, and over linear and constant terms::
@@ -98,6 +98,8 @@ class QuadraticNetClassifier(ClassifierMixin, Estimator):
     >>> print(clf.certificate_.status, bool(clf.score(X, y) > 0.95))
     global True
     """
+
+    _reported = ("certificate_", "alpha_", "n_iter_")
 
     _parameter_constraints = {
         "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],

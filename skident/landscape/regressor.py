@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from skident.base.checked_data import checked_data, merged_samples
-from skident.base.estimator import Estimator
+from skident.base.estimator import ReportedEstimator
 from skident.base.input_range import input_range
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, check_magnitudes, forgotten_on_error
 from skident.budget.constants import NOISE_FREE
@@ -38,7 +38,7 @@ _LARGEST_LOG_MEAN = 700.0  # the exponential of more overflows
 _LOST = 1e-12  # part of M that a factorization loses, relative to M, up to which it is rounding
 
 
-class QuadraticNetRegressor(RegressorMixin, Estimator):
+class QuadraticNetRegressor(RegressorMixin, ReportedEstimator):
     """A network with one hidden layer of quadratic units, with a certificate of global optimality.
 
     Minimizes, over hidden weights W with the output weights v fixed, and over linear and constant terms::
@@ -157,6 +157,8 @@ class QuadraticNetRegressor(RegressorMixin, Estimator):
     >>> print(round(reg.score(X, (X[:, 0] + X[:, 1]) ** 2 - X[:, 2]), 10))
     1.0
     """
+
+    _reported = ("certificate_", "solver_", "alpha_", "held_out_score_", "linear_score_", "n_iter_")
 
     _parameter_constraints = {
         "n_hidden": [AT_LEAST_ONE, None],

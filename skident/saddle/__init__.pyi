@@ -105,6 +105,8 @@ class SaddleEscapeAnalyzer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         """Small weights aligned with the fastest escape, to initialize training."""
     def predict_escape_time(self, init_scale: float = ..., radius: float = ...) -> float:
         """Time of gradient flow on the localized loss from `init_scale` to `radius` along the escape direction."""
+    @property
+    def report_(self) -> Any: ...
     set_fit_request: Any
     def transform(self, X: ArrayLike) -> Array:
         """Hidden activations of the escape networks, to inspect what reduces the loss first."""
@@ -170,6 +172,8 @@ class SaddleToSaddleClassifier(ClassifierMixin, BaseEstimator):
         """The most probable label of each sample."""
     def predict_proba(self, X: ArrayLike) -> Array:
         """Class probabilities, in the order of `classes_`."""
+    @property
+    def report_(self) -> Any: ...
     set_fit_request: Any
     set_score_request: Any
 
@@ -229,6 +233,8 @@ class SaddleToSaddleRegressor(RegressorMixin, BaseEstimator):
         """Train the network."""
     def predict(self, X: ArrayLike) -> Array:
         """Predicted targets, in the units of y."""
+    @property
+    def report_(self) -> Any: ...
     set_fit_request: Any
     set_score_request: Any
 

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skident.base.checked_data import checked_data, checked_weights, merged_samples
-from skident.base.estimator import Estimator
+from skident.base.estimator import ReportedEstimator
 from skident.base.parameters import AT_LEAST_ONE, Interval, StrOptions, check_magnitudes, forgotten_on_error
 from skident.base.progress import StageLog
 from skident.optim import gram_work, one_thread
@@ -32,7 +32,7 @@ _WORK = 1e10  # multiplications in all steps by default: some seconds
 _STEPS = (100, 500)  # bounds on the default number of steps (budget); 400 reach the optimum of Example 1
 
 
-class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
+class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ReportedEstimator):
     """How fast, and in which direction, training from small weights escapes the saddle at the origin.
 
     Near zero weights the loss of a bias-free ReLU network f with L layers is, up to a constant, its localized loss
@@ -145,6 +145,16 @@ class SaddleEscapeAnalyzer(EscapeDirectionMixin, ClassNamePrefixFeaturesOutMixin
     >>> print(round(analyzer.fit(X, y).escape_speed_, 3))
     0.5
     """
+
+    _reported = (
+        "escape_speed_",
+        "rank_ratio_",
+        "bottleneck_rank_",
+        "shallow_speed_",
+        "residual_",
+        "n_dead_",
+        "n_iter_",
+    )
 
     _parameter_constraints = {
         "loss": [StrOptions({"auto", "squared_error", "squared", "log_loss", "gradient"}), callable],

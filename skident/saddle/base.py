@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skident.base.checked_data import checked_data
 from skident.base.column_scales import scales_for_classes
-from skident.base.estimator import Estimator
+from skident.base.estimator import ReportedEstimator
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions
 from skident.budget.constants import INPUT_NOISE, N_FOLDS
 from skident.training.net import Training, WeightedLoss, resolve_device
@@ -101,8 +101,10 @@ ATTRIBUTES = """saddles_ : list of Saddle
     n_features_in_ : int"""
 
 
-class SaddleToSaddleBase(Estimator):
+class SaddleToSaddleBase(ReportedEstimator):
     """Parameters, training and record of the classifier and the regressor."""
+
+    _reported = ("saddles_", "escape_step_", "loss_", "held_out_score_", "linear_score_", "n_iter_")
 
     _parameter_constraints = {
         "depth": [Interval(Integral, 2, None, closed="left")],

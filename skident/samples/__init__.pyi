@@ -137,6 +137,8 @@ class TensorReLURegressor(RegressorMixin, BaseEstimator):
         """Test whether the network lacks a unit, with a p-value."""
     def predict(self, X: ArrayLike) -> Array:
         """The network's values; unless the fit is exact, those at the nearest whitened inputs in `input_box_`."""
+    @property
+    def report_(self) -> Any: ...
     set_fit_request: Any
     set_score_request: Any
     def to_network(self) -> FeedforwardNetwork:

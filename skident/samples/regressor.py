@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skident.base.checked_data import checked_data, checked_weights, merged_order
-from skident.base.estimator import Estimator
+from skident.base.estimator import ReportedEstimator
 from skident.base.parameters import AT_LEAST_ONE, Interval, StrOptions, forgotten_on_error
 from skident.base.progress import StageLog
 from skident.base.undetected import undetected_share
@@ -37,7 +37,7 @@ from .unit_signs import as_relu
 __all__ = ["TensorReLURegressor"]
 
 
-class TensorReLURegressor(RegressorMixin, Estimator):
+class TensorReLURegressor(RegressorMixin, ReportedEstimator):
     """Learns ``f(x) = sum_i a_i relu(w_i . x + b_i)`` from samples, by tensors of its Hermite expansion or a wide fit.
 
     Minimizes ``sum_n s_n (y_n - f(x_n))^2`` over the weights, biases and output weights of m hidden units, a linear
@@ -182,6 +182,8 @@ class TensorReLURegressor(RegressorMixin, Estimator):
     >>> print(reg.n_units_, reg.exact_, abs(reg.predict(X) - y).max() < 1e-10)
     3 True True
     """
+
+    _reported = ("n_units_", "exact_", "undetected_share_", "alpha_", "loss_", "n_iter_")
 
     _parameter_constraints = {
         "n_units": [AT_LEAST_ONE, None],
