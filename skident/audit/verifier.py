@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from numbers import Integral
 
-import numpy as np
 from sklearn.utils import check_random_state
 
-from skident.base.checked_data import checked_data
+from skident.base.checked_data import checked_model_data
 from skident.base.estimator import Estimator
-from skident.base.parameters import POSITIVE, Interval, StrOptions, check_targets, forgotten_on_error
+from skident.base.parameters import POSITIVE, Interval, StrOptions, forgotten_on_error
 from skident.optim import one_thread
-from skident.oracle.black_box import named_rows, resolve_black_box, resolve_response
+from skident.oracle.black_box import named_rows, resolve_black_box
 
 from .verify import verify_same
 
@@ -108,15 +107,7 @@ class NetworkVerifier(Estimator):
         with forgotten_on_error(self), one_thread():
             self._validate_params()
             rng, frame = check_random_state(self.random_state), X
-            response = resolve_response(self.estimator, self.response_method)
-            if y is None:
-                X = checked_data(self, X, dtype=np.float64, ensure_min_samples=2)
-            else:
-                numeric = response == "predict"
-                X, y = checked_data(
-                    self, X, y, dtype=np.float64, multi_output=True, y_numeric=numeric, ensure_min_samples=2
-                )
-                y = check_targets(y, response)
+            X, y, _ = checked_model_data(self, X, y)
             rows = named_rows(X, frame)
             box = self._model(rows, y, rng)
             report = verify_same(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils.validation import _check_sample_weight, check_array, validate_data
 
-from skident.oracle.black_box import as_frame
+from skident.oracle.black_box import as_frame, resolve_response
 
-from .parameters import check_numbers
+from .parameters import check_numbers, check_targets
 
-__all__ = ["checked_data", "checked_samples", "checked_weights", "merged_order", "merged_samples"]
+__all__ = ["checked_data", "checked_model_data", "checked_samples", "checked_weights", "merged_order", "merged_samples"]
 
 _EQUAL_WEIGHTS = 1e-14  # relative range of weights that are equal up to rounding: about 50 eps
 # Largest weight, and the smallest one is its inverse: sums of weights and their squares are finite.
@@ -24,6 +24,16 @@ def checked_data(estimator, X, y="no_validation", **checks):
     if checks.get("y_numeric"):
         check_numbers(y)
     return _converted(lambda frame, **order: validate_data(estimator, frame, y, **order, **checks), X)
+
+
+def checked_model_data(estimator, X, y):
+    """X, the targets of a model to be fitted first or None, and what it returns: "predict" or "predict_proba"."""
+    response = resolve_response(estimator.estimator, estimator.response_method)
+    checks = {"dtype": np.float64, "ensure_min_samples": 2}
+    if y is None:
+        return checked_data(estimator, X, **checks), None, response
+    X, y = checked_data(estimator, X, y, multi_output=True, y_numeric=response == "predict", **checks)
+    return X, check_targets(y, response), response
 
 
 def checked_samples(X):

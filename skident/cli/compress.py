@@ -20,6 +20,7 @@ def compress(options):
         network,
         tol=options.tol,
         metric=options.metric,
+        max_seconds=options.max_seconds,
         random_state=options.seed,
         verbose=0 if options.quiet else 1,
     ).fit(X)

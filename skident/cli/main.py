@@ -184,6 +184,7 @@ def _add_compress(commands):
         help="what the error measures: outputs, probabilities, or labels, the share of rows whose class changes "
         "(default: auto)",
     )
+    command.add_argument("--max-seconds", type=float, help="time budget; the smallest network until then is written")
     command.add_argument("--output", metavar="FILE", help="write the network: .safetensors or .onnx")
 
 

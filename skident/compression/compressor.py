@@ -6,10 +6,9 @@ import functools
 import time
 from numbers import Real
 
-import numpy as np
 from sklearn.utils import check_random_state
 
-from skident.base.checked_data import checked_data
+from skident.base.checked_data import checked_model_data
 from skident.base.estimator import ReportedEstimator
 from skident.base.parameters import (
     AT_LEAST_ONE,
@@ -17,7 +16,6 @@ from skident.base.parameters import (
     Interval,
     StrOptions,
     center_and_scale,
-    check_targets,
     forgotten_on_error,
 )
 from skident.base.predictions import NetworkPredictions
@@ -33,7 +31,6 @@ from skident.oracle.black_box import (
     known_network,
     named_rows,
     resolve_black_box,
-    resolve_response,
 )
 
 from .smaller_network import Compression, compress_network
@@ -191,26 +188,14 @@ class NetworkCompressor(NetworkPredictions, ReportedEstimator):
         """
         with forgotten_on_error(self), one_thread():
             began, frame = time.perf_counter(), X
-            X, y, classifies = self._validated(X, y)
+            self._validate_params()
+            X, y, response = checked_model_data(self, X, y)
+            classifies = response == "predict_proba"
             rng = check_random_state(self.random_state)
             box, network = self._read_network(named_rows(X, frame), y, rng, classifies)
             smaller, path = self._compress_in_time(network, X, rng, classifies, began)
             self._store(box, smaller, path, named_rows(X, frame), classifies)
         return self
-
-    def _validated(self, X, y):
-        """Rows and targets as arrays, and whether the network classifies."""
-        self._validate_params()
-        response = resolve_response(self.estimator, self.response_method)
-        if y is not None:
-            numeric = response == "predict"
-            X, y = checked_data(
-                self, X, y, dtype=np.float64, multi_output=True, y_numeric=numeric, ensure_min_samples=2
-            )
-            y = check_targets(y, response)
-        else:
-            X = checked_data(self, X, dtype=np.float64, ensure_min_samples=2)
-        return X, y, response == "predict_proba"
 
     def _read_network(self, X, y, rng, classifies):
         """The estimator, fitted, and its network."""

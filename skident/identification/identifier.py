@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from skident.base.checked_data import checked_data
+from skident.base.checked_data import checked_model_data
 from skident.base.estimator import Estimator
 from skident.base.parameters import (
     ACTIVATION_CHOICES,
@@ -20,14 +20,13 @@ from skident.base.parameters import (
     Interval,
     StrOptions,
     center_and_scale,
-    check_targets,
     forgotten_on_error,
 )
 from skident.base.predictions import NetworkPredictions
 from skident.network import FeedforwardNetwork
 from skident.optim import one_thread
 from skident.oracle import BlackBoxError, Budget, NotIdentified, Oracle, OutOfBudgetError
-from skident.oracle.black_box import called_as, named_rows, resolve_black_box, resolve_response
+from skident.oracle.black_box import called_as, named_rows, resolve_black_box
 
 from .activation.calibration import declared_calibration
 from .diagnosis import budget_named, explained, range_named, refuse_sentinel, warning_of
@@ -292,13 +291,7 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, Estimator):
     def _validated(self, X, y):
         """Samples and targets as arrays, and whether values or probabilities are queried."""
         self._validate_params()
-        response = resolve_response(self.estimator, self.response_method)
-        checks = {"dtype": np.float64, "ensure_min_samples": 2}
-        if y is not None:
-            X, y = checked_data(self, X, y, multi_output=True, y_numeric=response == "predict", **checks)
-            y = check_targets(y, response)
-        else:
-            X = checked_data(self, X, **checks)
+        X, y, response = checked_model_data(self, X, y)
         if X.shape[1] < 2:
             raise ValueError("n_features=1: weights of one input are all parallel; at least 2 features are needed.")
         return X, y, response

@@ -254,6 +254,7 @@ REFUSED = [
     ("audit model.onnx reference.safetensors --data wide.csv", "wide.csv has 5 columns, but the model has 4 inputs"),
     ("compress outside.onnx --data X.csv --output small.onnx", "outside of the model's folder; refused"),
     ("compress model.onnx --data X.csv --tol -1", "The 'tol' parameter of NetworkCompressor must be"),
+    ("compress model.onnx --data X.csv --max-seconds 0", "The 'max_seconds' parameter of NetworkCompressor must be"),
 ]
 
 
