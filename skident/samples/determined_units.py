@@ -6,15 +6,15 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from .input_distribution import along_a_line
+from .ridge_model import jacobian_blocks
 
-__all__ = ["jacobian_blocks", "missing_evidence"]
+__all__ = ["missing_evidence"]
 
 _CHECKED_ROWS = 2**17  # of more rows, a part is checked
 _ROWS_PER_SIDE = 8  # times the inputs + 1, rows on each side of a unit that enter the Gauss-Newton matrix
 _MOST_PARAMETERS = 3000  # time: the check takes about 16 P^3 operations, 30 s at this size
 _RANK = 1e-11  # eigenvalue of the Gauss-Newton matrix with unit diagonal: rounding of its products is 1e-13
 _OWN = 1e-3  # share of a row that is left to the other rows: below, its leave-one-out residual has lost 3 digits
-_BLOCK_NUMBERS = 2**21  # entries of the Jacobian at a time: 16 MB
 
 
 def missing_evidence(sample, model, rng):
@@ -36,7 +36,7 @@ def missing_evidence(sample, model, rng):
     if model.n_parameters > _MOST_PARAMETERS:
         return f"{model.n_parameters} parameters are too many to check what the rows determine ({_MOST_PARAMETERS})"
     rows = _rows_of_units(t, _ROWS_PER_SIDE * (Z.shape[1] + 1))
-    return _missing_rank(Z[rows], t[rows] > 0, model)
+    return _missing_rank(Z[rows], model)
 
 
 def _rows_of_units(t, n_rows):
@@ -48,17 +48,8 @@ def _rows_of_units(t, n_rows):
     return np.unique(np.concatenate(chosen)) if chosen else np.arange(len(t))
 
 
-def jacobian_blocks(Z, on, model):
-    """Blocks of rows of the Jacobian in directions, biases, the linear part if there is one, and the constant."""
-    step = max(64, _BLOCK_NUMBERS // model.n_parameters)
-    for start in range(0, len(Z), step):
-        extended = np.column_stack([Z[start : start + step], np.ones(len(Z[start : start + step]))])
-        units = on[start : start + step, :, None] * extended[:, None, :]
-        yield np.hstack([units.reshape(len(extended), -1), extended if model.skip else extended[:, -1:]])
-
-
-def _missing_rank(Z, on, model):
-    gram = sum(J.T @ J for J in jacobian_blocks(Z, on, model))
+def _missing_rank(Z, model):
+    gram = sum(J.T @ J for J in jacobian_blocks(Z, model))
     scale = np.sqrt(np.diag(gram))
     gram = gram / np.outer(scale, scale)
     values = np.linalg.eigvalsh(gram)
@@ -67,7 +58,7 @@ def _missing_rank(Z, on, model):
         return f"the rows leave {open_parameters} of {model.n_parameters} parameters open"
     root = np.linalg.cholesky(gram)
     alone = 0
-    for J in jacobian_blocks(Z, on, model):
+    for J in jacobian_blocks(Z, model):
         leverage = np.sum(solve_triangular(root, (J / scale).T, lower=True, check_finite=False) ** 2, axis=0)
         alone += int(np.sum(leverage > 1.0 - _OWN))
     return f"{alone} of {len(Z)} rows are met by parameters that no other row determines" if alone else ""

@@ -12,9 +12,9 @@ from sklearn.exceptions import ConvergenceWarning
 from skident.base.better_models import better_model
 from skident.budget.constants import RIDGE_OF_PRODUCTS
 
-from .determined_units import jacobian_blocks
 from .input_distribution import SAMPLING_ERRORS, distinct_rows
 from .penalized_fit import MOST_UNITS, penalty_matrix
+from .ridge_model import jacobian_blocks
 
 __all__ = ["left_out_squares", "warn_of_better_models"]
 
@@ -33,10 +33,7 @@ def left_out_squares(sample, model, alpha=0.0):
     penalty = 0.0
     if alpha:
         penalty = alpha * len(Z) * penalty_matrix(sample, model.n_units, model.skip)
-    if model.n_units or model.skip:
-        J = np.vstack(list(jacobian_blocks(Z, Z @ model.V + model.beta > 0, model)))
-    else:  # the mean of y, without a linear part
-        J = np.ones((len(Z), 1))
+    J = np.vstack(list(jacobian_blocks(Z, model)))
     scale = np.linalg.norm(J, axis=0)
     scale = np.where(scale > 0, scale, 1.0)
     J /= scale

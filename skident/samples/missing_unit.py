@@ -8,6 +8,8 @@ import numpy as np
 
 from skident.budget.constants import BLOCK_ENTRIES
 
+from .ridge_model import jacobian_of_ridges
+
 __all__ = ["MissingUnitTest", "missing_unit_test", "correlated_units"]
 
 _CANDIDATES = 1500  # random units that are tried (budget): their products take most of the time
@@ -110,7 +112,7 @@ def correlated_units(Z, known, residuals, n_units, rng):
 
 def _tangent_space(active, Z):
     """Orthonormal basis of the derivatives of a network with a linear part with respect to all its parameters."""
-    blocks = np.hstack([Z] + [Z * active[:, i : i + 1] for i in range(active.shape[1])])
+    blocks = jacobian_of_ridges(Z, active, skip=True)
     values, vectors = np.linalg.eigh(blocks.T @ blocks)
     kept = values > _RANK * values[-1]
     # Once more: an orthonormal basis to rounding, though the products square the condition.

@@ -12,7 +12,7 @@ import numpy as np
 from skident.optim import BatchedNormalEquations, Ending, batched_levenberg_marquardt
 
 from .input_distribution import FEW_VALUES
-from .ridge_model import EXACT, RidgeModel, squared_errors
+from .ridge_model import EXACT, RidgeModel, jacobian_of_ridges, squared_errors
 from .ridges import RidgeFit
 from .unit_count import ROWS_PER_WEIGHT
 from .unit_signs import as_relu
@@ -66,25 +66,17 @@ class _Networks:
         t = X @ np.swapaxes(x[:, : m * k1].reshape(len(x), m, k1), 1, 2)
         outputs = (np.maximum(t, 0.0) @ self.signs[..., None])[..., 0]
         rest = x[:, m * k1 :]
-        return t, root * (outputs + rest @ (X.T if rest.shape[1] > 1 else np.ones((1, len(X)))) - y)
+        return t, root * (outputs + rest @ X[:, -rest.shape[1] :].T - y)
 
     def cost(self, x):
         r = self._residuals(x)[1]
         return np.sum(r * r, axis=1) + np.sum(x * (x @ self.penalty), axis=1)
 
-    def jacobian(self, x):
-        """Residuals (B, n) and their derivatives (B, n, P)."""
-        X, _, root = self.rows
-        t, r = self._residuals(x)
-        size = self.signs.shape[1] * X.shape[1]
-        J = np.empty((*r.shape, x.shape[1]))
-        slopes = (t > 0) * (self.signs[:, None, :] * root[:, None])
-        J[..., :size] = (slopes[..., None] * X[:, None, :]).reshape(*r.shape, size)
-        J[..., size:] = (X if x.shape[1] - size > 1 else np.ones((len(X), 1))) * root[:, None]
-        return r, J
-
     def linearize(self, x):
-        r, J = self.jacobian(x)
+        t, r = self._residuals(x)
+        X, _, root = self.rows
+        skip = x.shape[1] > self.signs.shape[1] * X.shape[1] + 1
+        J = jacobian_of_ridges(X, (t > 0) * self.signs[:, None, :], skip, root[:, None])
         Jt = np.swapaxes(J, 1, 2)
         return BatchedNormalEquations(Jt @ J + self.penalty, (Jt @ r[..., None])[..., 0] + x @ self.penalty)
 

@@ -15,11 +15,14 @@ __all__ = [
     "EXACT",
     "RidgeModel",
     "is_exact",
+    "jacobian_blocks",
+    "jacobian_of_ridges",
     "linear_model",
     "squared_errors",
     "without_ridges",
 ]
 
+_JACOBIAN_NUMBERS = 2**21  # of J at a time: 16 MB
 EXACT = 1e-20  # mean squared residual, in variances of y, that leaves nothing to explain
 
 
@@ -62,6 +65,10 @@ class RidgeModel:
         t = Z @ self.V + self.beta
         return (np.abs(t) if self.kind == "abs" else np.maximum(t, 0.0)) @ self.s + Z @ self.u + self.c
 
+    def slopes(self, t):
+        """Derivatives (n, m) by pre-activations t (n, m)."""
+        return (np.sign(t) if self.kind == "abs" else t > 0) * self.s
+
     def units(self):
         """The ReLU units with these boundaries, up to their signs.
 
@@ -88,6 +95,26 @@ class RidgeModel:
         units = theta[: m * (k + 1)].reshape(m, k + 1)
         u = theta[m * (k + 1) : -1] if self.skip else np.zeros(k)
         return RidgeModel(units[:, :k].T, units[:, k], self.s, u, float(theta[-1]), self.kind, self.skip)
+
+
+def jacobian_of_ridges(X, slopes, skip, root=1.0):
+    """Derivatives (..., n, P) of ridge models, in the order of `RidgeModel.pack`, times `root` (n, 1).
+
+    X (n, k + 1) has a last column of ones, slopes (..., n, m) are those of the ridges.
+    """
+    units = ((root * slopes)[..., None] * X[:, None, :]).reshape(*slopes.shape[:-1], -1)
+    linear = root * (X if skip else X[:, -1:])
+    return np.concatenate([units, np.broadcast_to(linear, (*slopes.shape[:-1], linear.shape[1]))], axis=-1)
+
+
+def jacobian_blocks(Z, model, w=None, dtype=np.float64):
+    """Blocks of rows (.., P) of the Jacobian of a model, times the roots of weights w (n,)."""
+    rows = max(64, _JACOBIAN_NUMBERS // model.n_parameters)
+    for start in range(0, len(Z), rows):
+        z = Z[start : start + rows]
+        root = 1.0 if w is None else np.sqrt(w[start : start + rows, None]).astype(dtype)
+        slopes, X = model.slopes(z @ model.V + model.beta), np.column_stack([z, np.ones(len(z))])
+        yield jacobian_of_ridges(X.astype(dtype, copy=False), slopes.astype(dtype, copy=False), model.skip, root)
 
 
 def without_ridges(u, c=0.0):

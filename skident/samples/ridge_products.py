@@ -41,11 +41,7 @@ class RidgeProducts:
         X, w, m = self.X, self.w[:, None], model.n_units
         slopes = np.ones((len(X), m + 1), np.float32)
         t = X @ np.vstack([model.V, model.beta]).astype(np.float32)
-        if model.kind == "abs":
-            np.sign(t, out=t)
-        else:
-            np.greater(t, 0, out=t)
-        np.multiply(t, model.s.astype(np.float32), out=slopes[:, :m])
+        slopes[:, :m] = model.slopes(t)
         last = slice(None) if model.skip else slice(-1, None)  # coordinates of x in which the last slope is fitted
         buffer = np.empty_like(slopes)
 

@@ -9,13 +9,12 @@ import numpy as np
 from skident.budget.constants import ROWS_PER_PARAMETER
 from skident.optim import DenseNormalEquations, levenberg_marquardt
 
-from .ridge_model import RidgeModel
+from .ridge_model import RidgeModel, jacobian_blocks
 from .ridge_products import MATRIX_PARAMETERS, PRODUCT_PARAMETERS, RidgeProducts
 
 __all__ = ["ROUGHLY", "Regression", "RidgeFit", "fit_ridges", "regress_on_ridges", "ridge_gram"]
 
 _ROUGH_ROWS = 8  # `ROWS_PER_PARAMETER` where fits are only compared
-_JACOBIAN_NUMBERS = 2**21  # of J at a time: 16 MB
 ROUGHLY = 1e-4  # relative decrease at which a fit that is only compared stops
 _COLLINEAR = 1e-11  # eigenvalue, relative to the largest, below which columns are collinear (rounding of a Gram matrix)
 _REPLACED = 1e-6  # squared share in collinear combinations from which a ridge is part of one (rounding: 1e-10)
@@ -83,11 +82,11 @@ def regress_on_ridges(sample, U, b):
 
 def _cost_and_gradient(Z, y, w, model):
     t = Z @ model.V + model.beta
-    on = np.sign(t) if model.kind == "abs" else (t > 0).astype(np.float64)
+    on = model.slopes(t)
     t *= on
-    residual = t @ model.s + Z @ model.u + model.c - y
+    residual = t.sum(axis=1) + Z @ model.u + model.c - y
     weighted = w * residual
-    on *= weighted[:, None] * model.s
+    on *= weighted[:, None]
     parts = [np.vstack([Z.T @ on, on.sum(axis=0)]).T.ravel()]
     if model.skip:
         parts.append(weighted @ Z)
@@ -96,19 +95,7 @@ def _cost_and_gradient(Z, y, w, model):
 
 def _curvature(Z, y, w, model, dtype=np.float64):
     """``J^T W J``, a few rows of J at a time, these in the given precision."""
-    k, m = model.V.shape
-    total = np.zeros((model.n_parameters,) * 2)
-    rows = max(64, _JACOBIAN_NUMBERS // model.n_parameters)
-    for start in range(0, len(Z), rows):
-        z, root = Z[start : start + rows], np.sqrt(w[start : start + rows, None])
-        t = z @ model.V + model.beta
-        on = ((np.sign(t) if model.kind == "abs" else (t > 0)) * (model.s * root)).astype(dtype, copy=False)
-        extended = np.column_stack([z, np.ones(len(z))]).astype(dtype, copy=False)
-        J = np.empty((len(z), model.n_parameters), dtype)
-        J[:, : m * (k + 1)] = (on[:, :, None] * extended[:, None, :]).reshape(len(z), -1)
-        J[:, m * (k + 1) :] = (extended if model.skip else extended[:, -1:]) * root
-        total += J.T @ J
-    return (total,)
+    return (sum((J.T @ J for J in jacobian_blocks(Z, model, w, dtype)), np.zeros((model.n_parameters,) * 2)),)
 
 
 class _Objective:
