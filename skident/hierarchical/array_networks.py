@@ -8,17 +8,9 @@ from scipy.linalg.blas import dsyrk
 
 from skident.budget.constants import CHUNK_ENTRIES
 
-__all__ = ["ArrayNetworks", "is_plain"]
+__all__ = ["ArrayNetworks"]
 
 _NETWORKS_AT_ONCE = 20  # 1,000 samples of their features fit into the cache
-
-
-def is_plain(module):
-    """Whether `ArrayNetworks` represents a module: on the CPU in float64, without batch norm and truncation."""
-    offset = module.offset
-    noisy = module.training and module.input_noise > 0
-    plain = module.inner is None and not module.batch_norm and not noisy
-    return plain and offset.device.type == "cpu" and offset.dtype == torch.float64
 
 
 class ArrayNetworks:

@@ -68,7 +68,7 @@ def fit_automatic_widths(problem, options):
     exact = posterior.exact(problem, options, robust)
     if exact is not None:
         return exact
-    kernel = KernelRidgePart(problem.samples().cpu())
+    kernel = KernelRidgePart(problem.samples())
     weights, error, squares = posterior.stacked(problem, scaling, kernel)
     module, history = posterior.counted(problem, options)
     mean = MiddleOfNetworks(posterior.net, posterior.params.reshape(-1, posterior.net.size), scaling)
@@ -156,10 +156,10 @@ class _Posterior:
     @classmethod
     def sampled(cls, problem, scaling):
         """Run all chains together."""
-        samples = problem.samples(scaling.standardized(problem.y)).cpu()
+        samples = problem.samples(scaling.standardized(problem.y))
         x, y = samples.x, samples.y
         n_chains, n_iter = (int(np.clip(most * _MANY / len(x), least, most)) for least, most in (_CHAINS, _ITERATIONS))
-        modules = [problem.build("sum").cpu() for _ in range(n_chains)]
+        modules = [problem.build("sum") for _ in range(n_chains)]
         net, used = ArrayNetworks(modules[0], x), np.tile(samples.factors.numpy().T ** 2, (n_chains, 1))
         folds = np.array_split(np.arange(len(x)), n_chains)
         for row, fold in zip(used, folds):
@@ -185,7 +185,7 @@ class _Posterior:
 
     def stacked(self, problem, scaling, kernel):
         """Weights of posterior mean and kernel ridge regression, their held-out error, and its squares (n,)."""
-        x, y = problem.x.cpu(), problem.y.cpu()[:, 0].numpy()
+        x, y = problem.x, problem.y[:, 0].numpy()
         predictions = np.empty((len(x), 2))
         for k, fold in enumerate(self.folds):
             rest = np.setdiff1d(np.arange(len(x)), fold)

@@ -275,7 +275,7 @@ class QuadraticDenseNetBase(TransformerMixin, ReportedEstimator):
         scaling = self._scaling_of(samples, offset_column, method) if start is None else start._input_scaling
         rng = check_random_state(self.random_state)
         order = rng.permutation(len(X))
-        device = resolve_device(self.device)
+        device = "cpu" if method.solver == "lm" else resolve_device(self.device)
         dtype = getattr(torch, self.dtype if method.by_skorch else "float64")
 
         def tensor(A):

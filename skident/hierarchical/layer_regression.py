@@ -104,7 +104,7 @@ def _regress(columns, others, target, w, ridge):
 
 def _rotation(module, top, x, residual, tangent, w, ridge):
     """Q of `regress_top_layer`, (k, k)."""
-    S, outputs, _ = module.hidden(x)
+    S, outputs = module.hidden(x)
     S, k = S[top - 1], module.widths[top - 3]
     h = torch.cat([outputs[j] for j in module.connections[top - 2] if j != top - 1], dim=1)
     q, (i, j) = h.shape[1], torch.triu_indices(k, k, device=x.device)

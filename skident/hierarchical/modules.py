@@ -99,8 +99,6 @@ class QuadraticDenseNet(LayerInputs):
     curvature : float, default=None
         c of the activation ``z + c z^2``; None is ``z^2``.
     batch_norm : bool, default=False
-    truncation : float, default=inf
-        B' of the truncated square that the next layers see; the readout sees the plain one.
     moments : array-like of shape (d,), default=None
         ``E x^2``; None is one.
     dtype : torch.dtype, default=torch.float64
@@ -127,7 +125,6 @@ class QuadraticDenseNet(LayerInputs):
         direct=None,
         curvature=None,
         batch_norm=False,
-        truncation=math.inf,
         moments=None,
         dtype=torch.float64,
         generator=None,
@@ -145,7 +142,6 @@ class QuadraticDenseNet(LayerInputs):
         if readout == "linear" if direct is None else direct:
             self.direct = nn.Parameter(torch.zeros(2 * n_features, n_outputs, dtype=dtype))
         self.activation = TruncatedSquare() if curvature is None else TiltedSquare(curvature)
-        self.inner = TruncatedSquare(truncation) if math.isfinite(truncation) else None
         norms = [nn.BatchNorm1d(k, dtype=dtype) for k in self.widths] if batch_norm else [nn.Identity()] * len(widths)
         self.norms = nn.ModuleList(norms)
 
@@ -176,29 +172,28 @@ class QuadraticDenseNet(LayerInputs):
         return list(self.all_signs.split(self.widths))
 
     def hidden(self, x):
-        """``S_l``, the outputs to the next layers (from l = 0), and the outputs to the readout; (n, k_l) by l."""
-        S, outputs, seen = {}, self.start(x), {}
+        """``S_l``, and the outputs of all layers from l = 0; (n, k_l) by l."""
+        S, outputs = {}, self.start(x)
         for layer, (W, b, norm) in enumerate(zip(self.weights, self.biases, self.norms), start=2):
             S[layer] = torch.addmm(b, self.gather(outputs, layer), W.T)
-            seen[layer] = norm(self.activation(S[layer]))
-            outputs[layer] = seen[layer] if self.inner is None else self.inner(S[layer])
-        return S, outputs, seen
+            outputs[layer] = norm(self.activation(S[layer]))
+        return S, outputs
 
-    def combine(self, outputs, seen):
-        """F (n, n_outputs) from the outputs of `hidden`."""
+    def combine(self, outputs):
+        """F (n, n_outputs) from the outputs of all layers."""
         total = self.offset
         if self.direct is not None:
             total = torch.addmm(total, torch.cat([outputs[0], outputs[1]], dim=1), self.direct)
-        for i, (alpha, G) in enumerate(zip(self.alphas, seen.values())):
-            total = total + alpha * (G @ (self.signs[i][:, None] if self.readout == "sum" else self.readouts[i]))
+        for i, alpha in enumerate(self.alphas):
+            readout = self.signs[i][:, None] if self.readout == "sum" else self.readouts[i]
+            total = total + alpha * (outputs[i + 2] @ readout)
         return total
 
     def forward(self, x):
         """F(x), (n, n_outputs)."""
         if self.training and self.input_noise > 0:
             x = x + self.input_noise * torch.randn_like(x)
-        _, outputs, seen = self.hidden(x)
-        return self.combine(outputs, seen)
+        return self.combine(self.hidden(x)[1])
 
     def predict(self, x):
         """F(x), the method that both forms of the network share."""

@@ -78,7 +78,7 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
     callbacks : list of skorch callbacks, default=None
         Copied; for the solvers that run in skorch.
     device : str, default="cpu"
-        ``cpu``, ``cuda``, ..., ``auto``; for all solvers. Fitted networks are on the CPU.
+        ``cpu``, ``cuda``, ..., ``auto``; for all solvers but "lm". Fitted networks are on the CPU.
     dtype : {"float64", "float32"}, default="float64"
         For the solvers that run in skorch; the others use float64.
     random_state : int, RandomState or None, default=None
@@ -309,7 +309,8 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
         """Solver and readout; "auto" if the fit is to select the readout."""
         solver, several = self.solver, architecture.n_outputs > 1
         if solver == "auto":
-            solver = "lm" if architecture.n_weights <= _MAX_WEIGHTS_OF_LM else "lbfgs"
+            small = self._selects_widths or architecture.n_weights <= _MAX_WEIGHTS_OF_LM
+            solver = "lm" if small else "lbfgs"
         if solver == "algorithm1":
             if several or self.readout == "linear" or self.curvature is not None:
                 raise ValueError("solver='algorithm1' has one output, readout='sum' and curvature=None.")

@@ -9,10 +9,9 @@ import numpy as np
 import scipy.optimize
 import torch
 
-from skident.budget.constants import CHUNK_ENTRIES
 from skident.optim import DenseNormalEquations, LeastSquaresResult, give_up_when_slow, levenberg_marquardt
 
-from .array_networks import ArrayNetworks, is_plain
+from .array_networks import ArrayNetworks
 
 __all__ = [
     "LEAST_SQUARES",
@@ -55,10 +54,6 @@ class WeightedSamples:
         x, w = self.x[indices] if x is None else x, None if self.w is None else self.w[indices]
         return WeightedSamples(x, self.y[indices], w)
 
-    def cpu(self):
-        """The same on the CPU."""
-        return WeightedSamples(self.x.cpu(), self.y.cpu(), None if self.w is None else self.w.cpu())
-
     def squared_errors(self, module):
         """``(w (F(x) - y))^2``, (n, o)."""
         errors = module(self.x) - self.y
@@ -100,55 +95,21 @@ def _penalties(blocks, l2, like):
 
 
 def jacobian(module, blocks, x):
-    """Outputs (n, o) and their derivatives (o, n, P) by the parameters of `blocks`, without batch norm.
-
-    One backward pass per output gives ``dF/dS_l`` of each sample; a layer's derivatives are its outer products with the
-    layer's inputs.
-    """
-    layers = sorted({layer for (kind, layer), _ in blocks if kind in ("weights", "biases")})
-    with torch.enable_grad():
-        S, outputs, seen = module.hidden(x)
-        F = module.combine(outputs, seen)
-        deltas = [
-            dict(zip(layers, torch.autograd.grad(F[:, o].sum(), [S[k] for k in layers], retain_graph=True)))
-            for o in range(F.shape[1] if layers else 0)
-        ]
-    inputs = {layer: module.gather(outputs, layer).detach() for layer in layers}
-    n, n_outputs = F.shape
-    J = torch.empty(n_outputs, n, sum(p.numel() for _, p in blocks), dtype=x.dtype, device=x.device)
-    for o in range(n_outputs):
-        start = 0
-        for (kind, layer), p in blocks:
-            part = J[o, :, start : start + p.numel()]
-            if kind == "weights":
-                shape = (n, *p.shape)
-                torch.mul(deltas[o][layer][:, :, None], inputs[layer][:, None, :], out=part.view(shape))
-            elif kind == "biases":
-                part.copy_(deltas[o][layer])
-            else:
-                _readout_columns(part.view(n, *p.shape), kind, layer, o, module, outputs, seen)
-            start += p.numel()
-    return F.detach(), J
+    """Outputs (n, o) and their derivatives (o, n, P) by the parameters of `blocks`, without batch norm."""
+    net = ArrayNetworks(module, x.detach().cpu())
+    F, J = net.jacobian(net.params_of(module), slice(None), [name for name, _ in blocks])
+    return torch.as_tensor(F.T).to(x), torch.as_tensor(J.transpose(0, 2, 1)).to(x)
 
 
-def _readout_columns(part, kind, layer, o, module, outputs, seen):
-    """Derivatives of output o by readouts (k, o), direct (2 d, o) or offset (o,)."""
-    part.zero_()
-    if kind == "offset":
-        part[:, o] = 1.0
-    elif kind == "direct":
-        part[:, :, o] = torch.cat([outputs[0], outputs[1]], dim=1).detach()
-    else:
-        part[:, :, o] = (module.alphas[layer - 2] * seen[layer]).detach()
-
-
-class _ArrayEquations:
+class _Equations:
     """``sum w^2 ||F(x) - y||^2 + n l2 Reg`` and its linearization in NumPy, as a function of the trained parameters."""
 
     def __init__(self, module, samples, l2):
         self.blocks = _trained(module)
         self.names, values = [name for name, _ in self.blocks], _flatten(self.blocks)
-        self.penalties, self.start = _each_penalty(self.blocks, l2, samples, values).numpy(), values.numpy()
+        # A tensor has the factor of each parameter's square.
+        each = l2 if isinstance(l2, torch.Tensor) else len(samples.x) * _penalties(self.blocks, l2, values)
+        self.penalties, self.start = each.numpy(), values.numpy()
         self.net = ArrayNetworks(module, samples.x)
         self.y, self.w = samples.y.numpy(), None if samples.w is None else samples.w[:, 0].numpy()
         self.params = self.net.params_of(module)
@@ -175,56 +136,6 @@ class _ArrayEquations:
         return DenseNormalEquations(matrix, gradient + self.penalties * values)
 
 
-def _each_penalty(blocks, l2, samples, like):
-    """The factor of each trained parameter's square (P,): `l2` if it is a tensor, else ``n l2`` times its kind's."""
-    return l2 if isinstance(l2, torch.Tensor) else len(samples.x) * _penalties(blocks, l2, like)
-
-
-class _NormalEquations:
-    """The same as `_ArrayEquations` by torch, for modules with batch norm and on other devices.
-
-    On the CPU values are numpy arrays, since the solver's small systems are faster there; elsewhere tensors.
-    """
-
-    def __init__(self, module, samples, l2):
-        self.module, self.samples, self.blocks = module, samples, _trained(module)
-        self.start = _flatten(self.blocks)
-        self.device, self.on_cpu = self.start.device, self.start.device.type == "cpu"
-        self.penalties = _each_penalty(self.blocks, l2, samples, self.start)
-        self.start = self.native(self.start)
-        self.w = samples.factors
-        self.chunk = max(1, CHUNK_ENTRIES // max(1, len(self.start) * samples.y.shape[1]))
-
-    def native(self, values):
-        """A tensor in the solver's array type."""
-        return values.numpy() if self.on_cpu else values
-
-    @torch.no_grad()
-    def assign(self, values):
-        """Assign values to the module; return them as a tensor."""
-        values = torch.as_tensor(values, device=self.device)
-        _unflatten(self.blocks, values)
-        return values
-
-    @torch.no_grad()
-    def cost(self, values):
-        """The penalized sum of squares."""
-        values = self.assign(values)
-        return float(self.samples.squared_errors(self.module).sum() + (self.penalties * values**2).sum())
-
-    def linearize(self, values):
-        """``J^T J`` and ``J^T r``, in chunks of samples."""
-        values, (x, y) = self.assign(values), (self.samples.x, self.samples.y)
-        matrix, gradient = torch.diag(self.penalties), self.penalties * values
-        for start in range(0, len(x), self.chunk):
-            part = slice(start, start + self.chunk)
-            F, J = jacobian(self.module, self.blocks, x[part])
-            J = (J * self.w[part]).reshape(-1, J.shape[-1])
-            matrix += J.T @ J
-            gradient = gradient + J.T @ (self.w[part] * (F - y[part])).T.reshape(-1)
-        return DenseNormalEquations(self.native(matrix), self.native(gradient))
-
-
 def fit_least_squares(module, samples, *, l2=0.0, max_iter=200, target=0.0, patience=None):
     """Minimize ``sum w^2 ||F(x) - y||^2 + n l2 Reg`` by Levenberg-Marquardt over the trainable parameters.
 
@@ -232,7 +143,7 @@ def fit_least_squares(module, samples, *, l2=0.0, max_iter=200, target=0.0, pati
     cost that does not halve within `patience` steps ends as ``stationary``. A step costs ``O(n o P^2 + P^3)``. A tensor
     `l2` (P,) has the factor of each trained parameter's square instead of ``n l2``.
     """
-    equations = (_ArrayEquations if is_plain(module) else _NormalEquations)(module, samples, l2)
+    equations = _Equations(module, samples, l2)
     result = levenberg_marquardt(
         equations.cost,
         equations.linearize,
@@ -311,8 +222,8 @@ def _lbfgs_status(result, history):
 def warm_start_readout(module, samples, l2=1e-3):
     """Set readouts, direct part and offset by ridge regression of y on the current features; `l2` per sample."""
     x, w = samples.x, samples.factors
-    _, outputs, seen = module.hidden(x)
-    parts = [outputs[0], outputs[1], *[a * G for a, G in zip(module.alphas, seen.values())]]
+    _, outputs = module.hidden(x)
+    parts = [outputs[0], outputs[1], *[a * outputs[layer] for layer, a in enumerate(module.alphas, start=2)]]
     A = w * torch.cat([*parts, torch.ones_like(x[:, :1])], dim=1)
     gram = A.T @ A
     ridge = len(x) * l2 * torch.ones(len(gram), dtype=x.dtype, device=x.device)

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from skident.hierarchical.array_networks import ArrayNetworks, is_plain
+from skident.hierarchical.array_networks import ArrayNetworks
 from skident.hierarchical.modules import QuadraticDenseNet
-from skident.hierarchical.solvers import jacobian
 
 FORMS = {
     "sum": {"readout": "sum"},
@@ -30,6 +29,17 @@ def drawn(form, n=30):
         return torch.randn(*shape, dtype=torch.float64, generator=generator)
 
     return module, values(n, 4), values(n, len(module.offset)), values(n, 1).abs()
+
+
+def jacobian(module, blocks, x):
+    """Outputs (n, o) and their derivatives (o, n, P), one backward pass each."""
+    F, parameters = module(x), [p for _, p in blocks]
+
+    def gradient(value):
+        parts = torch.autograd.grad(value, parameters, retain_graph=True, allow_unused=True)
+        return torch.cat([torch.zeros(p.numel()) if g is None else g.ravel() for g, p in zip(parts, parameters)])
+
+    return F.detach(), torch.stack([torch.stack([gradient(value) for value in column]) for column in F.T])
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -67,11 +77,3 @@ def test_gradients_of_several_networks(form):
         np.testing.assert_allclose(gradient, matrix_free, rtol=1e-10, atol=1e-10)
         F = net.features(one[None])[2][0, 0]
         assert loss == pytest.approx(float(weights @ (F - y[:, 0].numpy()) ** 2))
-
-
-def test_modules_that_torch_must_evaluate():
-    assert is_plain(drawn("sum")[0])
-    options = {"connections": [(0, 1)], "generator": torch.Generator().manual_seed(0)}
-    assert not is_plain(QuadraticDenseNet(3, (2,), truncation=4.0, **options))
-    assert not is_plain(QuadraticDenseNet(3, (2,), readout="linear", batch_norm=True, **options))
-    assert not is_plain(QuadraticDenseNet(3, (2,), dtype=torch.float32, **options))
