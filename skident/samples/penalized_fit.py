@@ -6,6 +6,7 @@ Few samples with noise hardly determine the weights of a unit; a prior on them c
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,6 +22,10 @@ __all__ = ["MOST_UNITS", "is_affordable", "penalized_fit", "penalty_matrix"]
 
 MOST_UNITS = 8  # with which random starts begin (tuned on relu/few_samples)
 _FIRST_ALPHA = 2.5e-3  # penalty per sample with which the search begins, for standardized inputs and y
+_POINTS = 2000  # beside the samples, on which networks are compared with the mean of plausible ones (budget)
+_OVERCONFIDENCE = 2.0  # factor of log evidences: Laplace's approximation is too certain (tuned on relu/few_samples)
+_IMPLAUSIBLE = 14.0  # difference of log evidences from which a network does not count: it has a weight of 1e-3
+_LEAST_ALPHA = 1e-6  # penalty of a network without noise to fit: parameters without effect stay finite
 _WORK = 2e7  # samples times parameters squared, up to which networks of a size are fitted (budget: 3 s)
 
 
@@ -237,5 +242,29 @@ def penalized_fit(sample, start, rng, *, most_units=None, n_units=None, alpha=No
     found = [(search, m, *one) for search in searches for m, one in search.found.items()]
     least = min(one[2] for one in found)
     # A unit has to be e times as likely as none.
-    search, *_, x, signs, alpha = min((one for one in found if one[2] <= least + 1.0), key=lambda one: one[1:3])
-    return search.finished(x, signs, alpha)
+    search, *_, x, signs, chosen = min((one for one in found if one[2] <= least + 1.0), key=lambda one: one[1:3])
+    fit = search.finished(x, signs, chosen)
+    if alpha is not None:
+        return fit
+    plausible = [(one[2] - least, one[0].finished(*one[3:]).model) for one in found if one[2] < least + _IMPLAUSIBLE]
+    return _closest_to_mean(search, fit, plausible, rng)
+
+
+def _closest_to_mean(search, fit, plausible, rng):
+    """The network with the units of a fit whose outputs are closest to the mean of plausible networks.
+
+    Noisy samples leave networks with more units and fewer almost as plausible. Their mean has a smaller error than the
+    most plausible one. `plausible` are pairs of minus the log of the evidence, from the least, and a model.
+    """
+    Z = search.rows[0][:, :-1]
+    # Coordinates are uncorrelated: permuted, they give further points where inputs lie.
+    copies = -(-_POINTS // len(Z))
+    Q = np.concatenate([Z, *(np.column_stack([rng.permutation(z) for z in Z.T]) for _ in range(copies))])
+    weights = np.exp(np.array([-score / _OVERCONFIDENCE for score, _ in plausible]))
+    mean = np.average([model(Q) for _, model in plausible], axis=0, weights=weights)
+    rows = np.column_stack([Q, np.ones(len(Q))]), mean, np.ones(len(Q))
+    penalty = _LEAST_ALPHA * len(Q) * penalty_matrix(search.sample, fit.model.n_units, search.skip)
+    problem = _Networks(rows, fit.model.s[None], penalty)
+    x = batched_levenberg_marquardt(problem, fit.model.pack()[None], Ending(max_iter=30, ftol=1e-4)).x[0]
+    model = fit.model.unpack(x)
+    return replace(fit, model=model, rss=float(search.sample.reduce(squared_errors, model)[0]))
