@@ -23,6 +23,8 @@ __all__ = ["MOST_UNITS", "is_affordable", "penalized_fit", "penalty_matrix"]
 MOST_UNITS = 8  # with which random starts begin (tuned on relu/few_samples)
 _FIRST_ALPHA = 2.5e-3  # penalty per sample with which the search begins, for standardized inputs and y
 _POINTS = 2000  # beside the samples, on which networks are compared with the mean of plausible ones (budget)
+_DISTINCT = 0.5  # units per input beyond which they are hardly distinct (tuned on relu/few_samples)
+_DECISIVE = 1.7  # difference of log evidences from which more units are taken: they are 5 times as likely
 _OVERCONFIDENCE = 2.0  # factor of log evidences: Laplace's approximation is too certain (tuned on relu/few_samples)
 _IMPLAUSIBLE = 14.0  # difference of log evidences from which a network does not count: it has a weight of 1e-3
 _LEAST_ALPHA = 1e-6  # penalty of a network without noise to fit: parameters without effect stay finite
@@ -110,12 +112,14 @@ class _Search:
     def _minus_evidence(self, x, signs, alpha, cost):
         """Minus the log of the evidence of a network, by Laplace's approximation.
 
-        The variance of the noise is profiled, and the constant takes one row.
+        The variance of the noise is profiled, and the constant takes one row. Networks of m units have m! equal optima,
+        as long as units are distinct.
         """
+        permutations = math.lgamma(min(len(signs), _DISTINCT * self.sample.dim) + 1.0)
         matrix = self.problem(signs[None], alpha).linearize(x[None]).matrix[0]
         log_prior = (len(x) - 1) * math.log(self.n * alpha) + (len(signs) + self.skip) * self.log_det
         variance = max(cost / self.n, EXACT)
-        return 0.5 * ((self.n - 1.0) * math.log(variance) + np.linalg.slogdet(matrix)[1] - log_prior)
+        return 0.5 * ((self.n - 1.0) * math.log(variance) + np.linalg.slogdet(matrix)[1] - log_prior) - permutations
 
     def _score(self, x, signs, alpha, ending=None):
         x, cost = self.fitted(x, signs, alpha, ending)
@@ -241,8 +245,7 @@ def penalized_fit(sample, start, rng, *, most_units=None, n_units=None, alpha=No
         search.run(start, largest, sizes, alpha, rng)
     found = [(search, m, *one) for search in searches for m, one in search.found.items()]
     least = min(one[2] for one in found)
-    # A unit has to be e times as likely as none.
-    search, *_, x, signs, chosen = min((one for one in found if one[2] <= least + 1.0), key=lambda one: one[1:3])
+    search, *_, x, signs, chosen = min((one for one in found if one[2] <= least + _DECISIVE), key=lambda one: one[1:3])
     fit = search.finished(x, signs, chosen)
     if alpha is not None:
         return fit
