@@ -15,7 +15,7 @@ from .ridge_model import EXACT
 from .ridges import regress_on_ridges
 from .unit_count import determined_units
 
-__all__ = ["check_sizes", "warn_doubts", "warn_of_other_inputs"]
+__all__ = ["check_sizes", "said_of_classes", "warn_doubts", "warn_of_other_inputs"]
 
 _ROWS_PER_PARAMETER = 3  # up to which units are searched for where their number is not given
 _MANY_ROWS = 50  # rows from which so few distinct values are evidence, and an outlier is named
@@ -93,14 +93,20 @@ def warn_of_other_inputs(sample):
             f"{values[few[0]]} values): a unit's bend between two of their values is undetermined, and with it the "
             "network, however well it predicts."
         )
-    classes = len(np.unique(sample.y[: _MANY_ROWS**2]))
-    if classes <= FEW_VALUES and sample.n_rows >= _MANY_ROWS:
-        said.append(
-            f"y takes {classes} values: steps between them are fitted by steep units, which fail between the samples. "
-            "If they are classes, use HierarchicalQuadraticNetClassifier().fit(X, y)."
-        )
+    said += said_of_classes(sample.y)
     if said:
         warnings.warn(" ".join(said), UserWarning, stacklevel=3)
+
+
+def said_of_classes(y):
+    """A sentence on targets that take few values, as those that number classes."""
+    classes = len(np.unique(y[: _MANY_ROWS**2]))
+    if classes > FEW_VALUES or len(y) < _MANY_ROWS:
+        return []
+    return [
+        f"y takes {classes} values: steps between them are fitted by steep units, which fail between the samples. "
+        "If they are classes, use HierarchicalQuadraticNetClassifier().fit(X, y)."
+    ]
 
 
 def _said_of_an_outlier(sample, column):

@@ -26,14 +26,14 @@ _MAX_LEVERAGE = 0.99  # of a sample: beyond, its error without itself is not of 
 def left_out_squares(sample, model, alpha=0.0):
     """Squared leave-one-out errors (n,) of a fit with penalty `alpha` to a sample, to first order, in variances of y.
 
-    Residuals over one minus their leverage, at most the range of y: predictions are clipped. NaN for
-    rows that the fit meets without others to check it.
+    Weights enter the leverages, not the errors. Residuals over one minus their leverage, at most the range of y:
+    predictions are clipped. NaN for rows that the fit meets without others to check it.
     """
-    Z, y, _ = sample.arrays(np.float64)
+    Z, y, w = sample.arrays(np.float64)
     penalty = 0.0
     if alpha:
-        penalty = alpha * len(Z) * penalty_matrix(sample, model.n_units, model.skip)
-    J = np.vstack(list(jacobian_blocks(Z, model)))
+        penalty = alpha * sample.total * penalty_matrix(sample, model.n_units, model.skip)
+    J = np.vstack(list(jacobian_blocks(Z, model, w)))
     scale = np.linalg.norm(J, axis=0)
     scale = np.where(scale > 0, scale, 1.0)
     J /= scale
@@ -50,7 +50,7 @@ def warn_of_better_models(sample, learned, rng):
     """
     model = learned.signed.fit.model
     warned = learned.exact or learned.n_flippable or not learned.settled
-    if warned or sample.weights is not None or model.n_parameters > _MOST_PARAMETERS:
+    if warned or model.n_parameters > _MOST_PARAMETERS:
         return
     if distinct_rows(sample) < sample.n_rows:
         return
@@ -59,7 +59,12 @@ def warn_of_better_models(sample, learned, rng):
     X, y = np.asarray(part.X, dtype=np.float64), (part.y - sample.y_center) / sample.y_scale
     if not np.isfinite(squares).any():
         return
-    better, own = better_model(X, y, squares), 1.0 - float(np.nanmean(squares) / np.var(y))
+    w, known = np.ones(len(y)) if part.weights is None else part.weights, np.isfinite(squares)
+    better, variance = (
+        better_model(X, y, squares, weights=w),
+        np.average((y - np.average(y, weights=w)) ** 2, weights=w),
+    )
+    own = 1.0 - float(np.average(squares[known], weights=w[known]) / variance)
     if better is not None:
         better.warn("TensorReLURegressor", stacklevel=3)
         return

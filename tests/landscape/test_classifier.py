@@ -111,3 +111,15 @@ def test_scores_meet_a_kernel_of_second_degree():
     y = X[:, 0] * X[:, 1] + X[:, 2] ** 2 - 1 + 0.3 * rng.standard_normal(400) > 0
     score = cross_val_score(QuadraticNetClassifier(), X, y, cv=5).mean()
     assert score > 0.9 and score > cross_val_score(LogisticRegression(), X, y, cv=5).mean() + 0.2
+
+
+@pytest.mark.filterwarnings("ignore:a linear model:sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("seed", [0, 1])
+def test_rare_classes_with_balanced_weights_are_found_among_new_samples(seed):
+    """Left-out outputs decide on the intercept: as many of the rare class are found as others are left alone."""
+    rng = np.random.default_rng(seed)
+    y = (np.arange(800) % 20 == 0).astype(int)
+    X = rng.standard_normal((800, 5)) + 0.8 * y[:, None]
+    predicted = QuadraticNetClassifier(class_weight="balanced").fit(X[:400], y[:400]).predict(X[400:])
+    rare = y[400:] == 1
+    assert predicted[rare].mean() > 0.65 and (predicted[~rare] == 0).mean() > 0.65

@@ -30,16 +30,18 @@ def test_leave_one_out_errors_are_those_of_fits_without_the_sample():
     assert np.allclose(np.sqrt(found[::4]), np.sqrt(true), rtol=0.3, atol=0.02)
 
 
-def test_a_better_kernel_is_named():
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_better_kernel_is_named(weighted):
     """A product of three inputs: few units explain half of it."""
     named = 0
     for seed in range(4):
         rng = np.random.default_rng(seed)
+        weights = rng.uniform(0.5, 2.0, 100) if weighted else None
         X = rng.standard_normal((100, 3))
         y = X[:, 0] * X[:, 1] * X[:, 2] + 0.02 * rng.standard_normal(100)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            TensorReLURegressor(random_state=0).fit(X, y)
+            TensorReLURegressor(random_state=0).fit(X, y, sample_weight=weights)
         named += any("a kernel is better for these data" in str(w.message) for w in caught)
     assert named >= 1
 

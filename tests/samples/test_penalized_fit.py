@@ -1,13 +1,16 @@
 """Few samples with noise: units and the penalty on their weights by evidence."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from sklearn.linear_model import RidgeCV
 
-from skident import TensorReLURegressor
-from skident.samples.penalized_fit import _Networks, penalty_matrix
+from skident import PassiveNetworkIdentifier, TensorReLURegressor
+from skident.samples.penalized_fit import _closest_to_mean, _Networks, _Search, penalty_matrix
+from skident.samples.ridge_model import RidgeModel
+from skident.samples.ridges import RidgeFit
 from skident.samples.sample import Sample
 from tests.rates import fewest_successes
 
@@ -66,6 +69,22 @@ def test_a_given_penalty_is_kept_and_none_is_least_squares():
     assert fitted(X, y, n_units=3).n_units_ == 3
 
 
+def test_the_network_closest_to_a_mean():
+    """A network that is the mean itself stays; with one of opposite outputs, little is left."""
+    X, y, *_ = noisy(0, 60, d=3, k=2)
+    search = _Search(Sample(X, y), True)
+    rng = np.random.default_rng(0)
+    model = RidgeModel(rng.standard_normal((3, 2)), rng.standard_normal(2), np.ones(2), np.ones(3), 1.0, "relu")
+    opposite = replace(model, s=-model.s, u=-model.u, c=-model.c)
+    Z, start = search.rows[0][:, :-1], RidgeFit(model, 1.0, 1, "ftol")
+    alone, beside = (
+        _closest_to_mean(search, start, [(0.0, one) for one in plausible], np.random.RandomState(0)).model(Z)
+        for plausible in ([model], [model, opposite])
+    )
+    np.testing.assert_allclose(alone, model(Z), atol=1e-3 * np.ptp(model(Z)))
+    assert np.ptp(beside) < 1e-2 * np.ptp(model(Z))
+
+
 def test_without_noise_no_penalty_is_taken():
     X, y, *_ = noisy(1, 400, noise=0.0)
     reg = fitted(X, y)
@@ -85,11 +104,15 @@ def test_odd_inputs_leave_the_fit_intact(change):
     assert 1 <= reg.n_units_ <= 2 and np.mean((reg.predict(X) - np.maximum(X[:, 0], 0.0)) ** 2) < 0.01
 
 
-def test_classes_as_numbers_are_warned_of():
+@pytest.mark.parametrize(
+    "estimator", [TensorReLURegressor(random_state=0), PassiveNetworkIdentifier((1, 1), n_starts=2, random_state=0)]
+)
+@pytest.mark.parametrize("labels", [float, int])
+def test_classes_as_numbers_are_warned_of(estimator, labels):
     X = np.random.default_rng(3).standard_normal((100, 3))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        TensorReLURegressor(random_state=0).fit(X, (X[:, 0] > 0.0).astype(float))
+        estimator.fit(X, (X[:, 0] > 0.0).astype(labels))
     assert any("y takes 2 values" in str(w.message) for w in caught)
 
 

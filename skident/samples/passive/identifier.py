@@ -31,6 +31,7 @@ from skident.budget.constants import NOISELESS, PREDICTED_ROWS
 from skident.fitting.width_search import SearchLimits, search_weights, search_widths
 from skident.network import Architecture, get_activation
 from skident.optim import WorkBudget, gram_work, one_thread
+from skident.samples.checks import said_of_classes
 
 from .final_fit import final_fit, some_of
 from .noisy_standard_errors import spread_of
@@ -126,6 +127,8 @@ class PassiveNetworkIdentifier(RegressorMixin, Estimator):
         If it is undetermined: no small network explains the rows better than noise allows ("not a network of this
         class"), too few or repeated rows, columns that are constant, collinear or all discrete, outliers, parameters
         that the rows do not determine.
+    UserWarning
+        If y takes ten values or fewer, as numbers of classes do: a classifier fits logits instead.
 
     Notes
     -----
@@ -271,6 +274,8 @@ class PassiveNetworkIdentifier(RegressorMixin, Estimator):
                 "y is constant up to rounding: it determines no parameter of a network but the bias of its output. If "
                 "y has a large offset, subtract it before y is rounded."
             )
+        for sentence in said_of_classes(Y):
+            warnings.warn(sentence, UserWarning, stacklevel=3)
         if not table.n_inputs:
             raise ValueError("all columns of X are constant: nothing can be learned about a network from them.")
         if self.activation == "identity":
