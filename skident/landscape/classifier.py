@@ -68,7 +68,7 @@ class QuadraticNetClassifier(ClassifierMixin, ReportedEstimator):
     quadratic_form_ : ndarray of shape (n_forms, d, d)
     coef_ : ndarray of shape (n_forms, d)
     intercept_ : ndarray of shape (n_forms,)
-        With `class_weight` and an automatic ridge, plus the shift of the lowest loss on samples left out: samples of a
+        With `class_weight` and an automatic ridge, plus the constant of the lowest loss on samples left out: samples of a
         rare class are fitted more closely than new ones are.
     center_, scale_ : ndarray of shape (d,)
         Means of the inputs and their standard deviations, with a floor if that separates the classes better
@@ -181,9 +181,9 @@ class QuadraticNetClassifier(ClassifierMixin, ReportedEstimator):
             left_out = [outputs for _, outputs in fits]
             if left_out[0] is not None:
                 if self.class_weight is not None and weights is not None:
-                    shifts = [_shift(labels[some] == i, f, weights[some]) for i, f in zip(numbers, left_out)]
-                    self.intercept_ += shifts
-                    left_out = np.array(left_out) + np.array(shifts)[:, None]
+                    added = [_added_constant(labels[some] == i, f, weights[some]) for i, f in zip(numbers, left_out)]
+                    self.intercept_ += added
+                    left_out = np.array(left_out) + np.array(added)[:, None]
                 found = left_out[0] > 0.0 if len(numbers) == 1 else np.argmax(left_out, axis=0)
                 losses, w = (found != labels[some]).astype(float), None if weights is None else weights[some]
                 better = better_model(X[some], labels[some], losses, quadratic=True, weights=w)
@@ -288,6 +288,6 @@ class QuadraticNetClassifier(ClassifierMixin, ReportedEstimator):
         return self.classes_[(f > 0).astype(int) if f.ndim == 1 else f.argmax(axis=1)]
 
 
-def _shift(y, f, w):
+def _added_constant(y, f, w):
     """The constant to add to outputs f (n,) for the lowest log loss of a class y (n,) with weights w (n,)."""
     return minimize_scalar(lambda c: w @ LogisticLoss().value(f + c, np.where(y, 1.0, -1.0))).x

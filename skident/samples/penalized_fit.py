@@ -22,10 +22,10 @@ __all__ = ["MOST_UNITS", "is_affordable", "penalized_fit", "penalty_matrix"]
 
 MOST_UNITS = 8  # with which random starts begin (tuned on relu/few_samples)
 _FIRST_ALPHA = 2.5e-3  # penalty per sample with which the search begins, for standardized inputs and y
-_POINTS = 2000  # beside the samples, on which networks are compared with the mean of plausible ones (budget)
+_MEAN_POINTS = 2000  # beside the samples, on which networks are compared with the mean of plausible ones (budget)
 _DISTINCT = 0.5  # units per input beyond which they are hardly distinct (tuned on relu/few_samples)
 _DECISIVE = 1.7  # difference of log evidences from which more units are taken: they are 5 times as likely
-_OVERCONFIDENCE = 2.0  # factor of log evidences: Laplace's approximation is too certain (tuned on relu/few_samples)
+_OVERCONFIDENCE = 2.0  # factor of log evidences: Laplace's approximation is overconfident (tuned on relu/few_samples)
 _IMPLAUSIBLE = 14.0  # difference of log evidences from which a network does not count: it has a weight of 1e-3
 _LEAST_ALPHA = 1e-6  # penalty of a network without noise to fit: parameters without effect stay finite
 _WORK = 2e7  # samples times parameters squared, up to which networks of a size are fitted (budget: 3 s)
@@ -261,7 +261,7 @@ def _closest_to_mean(search, fit, plausible, rng):
     """
     Z = search.rows[0][:, :-1]
     # Coordinates are uncorrelated: permuted, they give further points where inputs lie.
-    copies = -(-_POINTS // len(Z))
+    copies = -(-_MEAN_POINTS // len(Z))
     Q = np.concatenate([Z, *(np.column_stack([rng.permutation(z) for z in Z.T]) for _ in range(copies))])
     weights = np.exp(np.array([-score / _OVERCONFIDENCE for score, _ in plausible]))
     mean = np.average([model(Q) for _, model in plausible], axis=0, weights=weights)
