@@ -8,10 +8,9 @@ import numpy as np
 
 from skident.budget import check_deadline, chunk_bytes, require_memory
 from skident.budget.constants import CAUCHY, MAD, TINY
-from skident.network.calculus import unflatten_parameters
 from skident.oracle import NotIdentified
 
-from .standard_errors import in_powers_of_two, parameter_jacobian, whitening_basis
+from .standard_errors import in_original_units, in_powers_of_two, parameter_jacobian, whitening_basis
 
 __all__ = ["FitSample", "standard_errors_of_fit"]
 
@@ -83,15 +82,7 @@ def standard_errors_of_fit(network, sample, *, rounded=False):
     variance = np.maximum(np.sum((inverse @ scores) * inverse, axis=1), common * np.diagonal(inverse))
     if rounded:
         variance *= _NOT_WHITE + sample.outputs.size / (_SAME_ROUNDING * P)
-    errors = np.sqrt(np.maximum(variance, 0.0))
-    weights, biases = ([part.copy() for part in parts] for parts in unflatten_parameters(errors, _shapes(network)))
-    weights[0] = np.ldexp(weights[0], -inner[:, None])
-    weights[-1], biases[-1] = np.ldexp(weights[-1], outer), np.ldexp(biases[-1], outer)
-    return weights, biases
-
-
-def _shapes(network):
-    return [W.shape for W in network.weights]
+    return in_original_units(np.sqrt(np.maximum(variance, 0.0)), network, inner, outer)
 
 
 def _typical(sample):

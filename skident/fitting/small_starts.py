@@ -11,17 +11,12 @@ import numpy as np
 from skident.budget import chunk_bytes as default_chunk_bytes
 from skident.budget.constants import FINE_FTOL
 from skident.network import FeedforwardNetwork, change_outputs, output_scaling
-from skident.network.calculus import (
-    flatten_parameters,
-    forward,
-    forward_jets,
-    output_sensitivities,
-    unflatten_parameters,
-)
+from skident.network.calculus import flatten_parameters, forward, unflatten_parameters
 from skident.optim import DenseNormalEquations, best_of, fit_coefficients, levenberg_marquardt, one_blas_thread
 
 from .pruning import PROMISING, prune_to
 from .random_starts import StartLimits, fit_from_random_starts, random_network
+from .standard_errors import parameter_jacobian
 
 __all__ = ["HiddenLayerProblem", "fit_from_small_starts", "fit_hidden_layers", "small_starts_apply"]
 
@@ -67,7 +62,7 @@ class HiddenLayerProblem:
     def _fit(self, params):
         """The best output layer, weights above biases; the ridge is m + 1 samples more. None if units overflow."""
         H = forward(*unflatten_parameters(params, self.shapes), self.like.activations[:-1], self.U)
-        H = _with_ones(H)
+        H = np.column_stack([H, np.ones(len(H))])
         if not np.isfinite(H).all():
             return None
         ridge = np.sqrt(_RIDGE * len(H)) * np.eye(H.shape[1])
@@ -87,7 +82,7 @@ class HiddenLayerProblem:
         inside = np.zeros((fit.basis.shape[1], m_L, P))
         for first in range(0, len(self.U), self.chunk):
             block = slice(first, min(first + self.chunk, len(self.U)))
-            J = _hidden_jacobian(network, self.U[block])
+            J = parameter_jacobian(network, self.U[block], n_layers=len(self.shapes)).reshape(-1, m_L, P)
             for p in range(m_L):
                 matrix += J[:, p].T @ J[:, p]
                 gradient += fit.residual[block, p] @ J[:, p]
@@ -95,21 +90,6 @@ class HiddenLayerProblem:
         for p in range(m_L):
             matrix -= inside[:, p].T @ inside[:, p]
         return DenseNormalEquations(matrix, gradient)
-
-
-def _hidden_jacobian(network, U):
-    """Derivatives of the outputs at U (n, D) by the parameters of the hidden layers, (n, m_L, P)."""
-    inputs, jets = forward_jets(network.weights, network.biases, network.activations, U, order=1)
-    sensitivities, _ = output_sensitivities(network.weights, jets)
-    parts = [
-        (_with_ones(y)[:, None, :, None] * B[:, :, None, :]).reshape(len(y), B.shape[1], -1)
-        for y, B in zip(inputs[:-1], sensitivities[:-1], strict=True)
-    ]
-    return np.concatenate(parts, axis=2)
-
-
-def _with_ones(H):
-    return np.hstack([H, np.ones((len(H), 1))])
 
 
 def fit_hidden_layers(network, U, Y, *, target=4e-4, max_iter=150, deadline=np.inf):

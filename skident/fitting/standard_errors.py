@@ -9,23 +9,33 @@ from skident.budget import check_deadline
 from skident.budget.constants import TINY
 from skident.linalg import lapack
 from skident.network import FeedforwardNetwork
-from skident.network.calculus import flatten_parameters, forward_jets, output_sensitivities
+from skident.network.calculus import flatten_parameters, forward_jets, output_sensitivities, unflatten_parameters
 from skident.optim import one_blas_thread
 from skident.oracle import NotIdentified
 
 from .least_squares import weighted_problem
 
-__all__ = ["in_powers_of_two", "jacobian_spectrum", "parameter_jacobian", "standard_errors", "whitening_basis"]
+__all__ = [
+    "in_original_units",
+    "in_powers_of_two",
+    "jacobian_spectrum",
+    "parameter_jacobian",
+    "standard_errors",
+    "whitening_basis",
+]
 
 _FACTOR_FLOPS = 1.0  # operations of a Cholesky factor and its inverse, in units of P^3
 
 
-def parameter_jacobian(network, U):
-    """Derivatives of all outputs at U (n, D) by all P parameters, (n m_L, P), ordered as in `NetworkLeastSquares`."""
+def parameter_jacobian(network, U, n_layers=None):
+    """Derivatives of all outputs at U (n, D) by all P parameters, (n m_L, P), ordered as in `NetworkLeastSquares`.
+
+    With `n_layers` by those of the first layers alone.
+    """
     inputs, jets = forward_jets(network.weights, network.biases, network.activations, U, order=1)
     sensitivities, _ = output_sensitivities(network.weights, jets)
     n, blocks = len(U), []
-    for y, B in zip(inputs, sensitivities, strict=True):
+    for y, B in zip(inputs[:n_layers], sensitivities[:n_layers], strict=True):
         reads = np.column_stack([y, np.ones(n)])
         blocks.append((reads[:, None, :, None] * B[:, :, None, :]).reshape(n * B.shape[1], -1))
     return np.concatenate(blocks, axis=1)
@@ -77,8 +87,13 @@ def standard_errors(network, U, noise=None, *, Y=None, max_parameters=3000):
             f"information matrix, scaled to unit diagonal, is {smallest:.1e}. Units that never move on these "
             "inputs cause this; so do too few inputs.",
         )
-    errors = np.linalg.norm(basis, axis=1) / scale
-    weights, biases = ([part.copy() for part in parts] for parts in problem.unflatten(errors))
+    return in_original_units(np.linalg.norm(basis, axis=1) / scale, network, inner, outer)
+
+
+def in_original_units(errors, network, inner, outer):
+    """Standard errors (P,) of a network `in_powers_of_two` as those of its weights and biases before."""
+    shapes = [W.shape for W in network.weights]
+    weights, biases = ([part.copy() for part in parts] for parts in unflatten_parameters(errors, shapes))
     weights[0] = np.ldexp(weights[0], -inner[:, None])
     weights[-1], biases[-1] = np.ldexp(weights[-1], outer), np.ldexp(biases[-1], outer)
     return weights, biases

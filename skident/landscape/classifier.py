@@ -68,8 +68,8 @@ class QuadraticNetClassifier(ClassifierMixin, ReportedEstimator):
     quadratic_form_ : ndarray of shape (n_forms, d, d)
     coef_ : ndarray of shape (n_forms, d)
     intercept_ : ndarray of shape (n_forms,)
-        With `class_weight` and an automatic ridge, plus the constant of the lowest loss on samples left out: samples of a
-        rare class are fitted more closely than new ones are.
+        With `class_weight` and an automatic ridge, plus the constant of the lowest loss on samples left out: a rare
+        class is fitted more closely than new samples of it.
     center_, scale_ : ndarray of shape (d,)
         Means of the inputs and their standard deviations, with a floor if that separates the classes better
         (`skident.base.column_scales`); zeros and root mean squares without linear or constant terms.

@@ -229,7 +229,7 @@ def is_affordable(sample):
 
 
 def penalized_fit(sample, start, rng, *, most_units=None, n_units=None, alpha=None):
-    """The network of the largest evidence, among those with and without a linear part.
+    """The network of the largest evidence, with and without a linear part; its units, fitted to the mean of others.
 
     ``sum_n w_n (f(z_n) - y_n)^2 + alpha n sum_i |a_i (w_i, b_i)|^2``, weights as those of standardized columns of X;
     a linear part is penalized like a unit's weights. Random networks of up to eight units, and a given model, lose one

@@ -65,7 +65,8 @@ class TensorReLURegressor(RegressorMixin, ReportedEstimator):
     alpha : "auto" or float, default="auto"
         Penalty ``alpha n sum_i |a_i (w_i, b_i)|^2`` on the units and likewise on the linear part, for columns of X and
         y of variance 1. "auto" chooses it together with the number of units where rows are few, and takes 0 where they
-        are many or have no noise. 0 is least squares.
+        are many or have no noise. The network is then that of these units which is closest to the mean of plausible
+        networks, with more units and fewer. 0 is least squares.
     n_candidates : int, default=16
         Starts of the decomposition; those that end in different places are all polished. Beyond 20 units there is one
         start, the wide fit.
