@@ -17,8 +17,6 @@ _RISING = 0.3  # fraction of the steps with a rising rate; torch's default
 _FIRST_RATE = 1.0 / 25.0  # relative to the largest; torch's default
 _LAST_RATE = _FIRST_RATE / 1e4  # relative to the largest; torch's default
 _MOMENTA = (0.85, 0.95)  # while the rate is largest and smallest; torch's default
-_NORM_MOMENTUM = 0.1  # weight of a batch in running means; torch's default
-_NORM_EPSILON = 1e-5  # added to variances; torch's default
 
 
 @dataclass(frozen=True)
@@ -101,6 +99,7 @@ class _Networks:
         self.initial = modules = [problem.part(rows).build("linear", batch_norm=True) for rows in rest]
         self.generator = torch.Generator().manual_seed(problem.seed())
         self.connections, self.curvature = modules[0].connections, getattr(modules[0].activation, "curvature", None)
+        self.norm = modules[0].norms[0]
         self.alphas, self.clip = [float(a) for a in modules[0].alphas], training.clip
         x = problem.x
         self.moments = torch.stack([module.moments for module in modules])[:, None, :].to(x)
@@ -176,13 +175,13 @@ class _Networks:
         """Features (K, n, k) over means and standard deviations of the batch, with running means updated."""
         variance, mean = torch.var_mean(G, dim=1, keepdim=True, correction=0)
         with torch.no_grad():
-            self.means[i].lerp_(mean, _NORM_MOMENTUM)
-            self.variances[i].lerp_(variance * (G.shape[1] / (G.shape[1] - 1.0)), _NORM_MOMENTUM)
-        return (G - mean) * torch.rsqrt(variance + _NORM_EPSILON)
+            self.means[i].lerp_(mean, self.norm.momentum)
+            self.variances[i].lerp_(variance * (G.shape[1] / (G.shape[1] - 1.0)), self.norm.momentum)
+        return (G - mean) * torch.rsqrt(variance + self.norm.eps)
 
     def _normalized_by_running_means(self, i, G):
         """Features (K, n, k) over running means and standard deviations."""
-        return (G - self.means[i]) * torch.rsqrt(self.variances[i] + _NORM_EPSILON)
+        return (G - self.means[i]) * torch.rsqrt(self.variances[i] + self.norm.eps)
 
 
 def _rest(problem, trial):

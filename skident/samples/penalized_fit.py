@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from skident.budget.constants import RIDGE_OF_PRODUCTS
 from skident.optim import BatchedNormalEquations, Ending, batched_levenberg_marquardt
 
 from .input_distribution import FEW_VALUES
@@ -22,12 +23,9 @@ __all__ = ["MOST_UNITS", "is_affordable", "penalized_fit", "penalty_matrix"]
 
 MOST_UNITS = 8  # with which random starts begin (tuned on relu/few_samples)
 _FIRST_ALPHA = 2.5e-3  # penalty per sample with which the search begins, for standardized inputs and y
-_MEAN_POINTS = 2000  # beside the samples, on which networks are compared with the mean of plausible ones (budget)
 _DISTINCT = 0.5  # units per input beyond which they are hardly distinct (tuned on relu/few_samples)
 _DECISIVE = 1.7  # difference of log evidences from which more units are taken: they are 5 times as likely
 _OVERCONFIDENCE = 2.0  # factor of log evidences: Laplace's approximation is overconfident (tuned on relu/few_samples)
-_IMPLAUSIBLE = 14.0  # difference of log evidences from which a network does not count: it has a weight of 1e-3
-_LEAST_ALPHA = 1e-6  # penalty of a network without noise to fit: parameters without effect stay finite
 _WORK = 2e7  # samples times parameters squared, up to which networks of a size are fitted (budget: 3 s)
 
 
@@ -204,13 +202,15 @@ class _Search:
             if m > sizes[0]:
                 x, signs = self.without_one(x, signs, alpha)
 
+    def model(self, x, signs):
+        """A network as a `RidgeModel`."""
+        k, m = self.sample.dim, len(signs)
+        return RidgeModel(np.zeros((k, m)), np.zeros(m), signs, np.zeros(k), 0.0, "relu", self.skip).unpack(x)
+
     def finished(self, x, signs, alpha):
         """A network fitted to the end."""
         (x,), _ = self.fitted(x[None], signs[None], alpha, Ending(max_iter=200, ftol=1e-10))
-        k = self.sample.dim
-        units = x[: len(signs) * (k + 1)].reshape(len(signs), k + 1)
-        u = x[-k - 1 : -1] if self.skip else np.zeros(k)
-        model = RidgeModel(units[:, :k].T, units[:, k], signs, u, float(x[-1]), "relu", self.skip)
+        model = self.model(x, signs)
         rss = float(self.sample.reduce(squared_errors, model)[0])
         return RidgeFit(model, rss, 1, "ftol", alpha)
 
@@ -249,7 +249,7 @@ def penalized_fit(sample, start, rng, *, most_units=None, n_units=None, alpha=No
     fit = search.finished(x, signs, chosen)
     if alpha is not None:
         return fit
-    plausible = [(one[2] - least, one[0].finished(*one[3:]).model) for one in found if one[2] < least + _IMPLAUSIBLE]
+    plausible = [(one[2] - least, one[0].model(*one[3:5])) for one in found]
     return _closest_to_mean(search, fit, plausible, rng)
 
 
@@ -261,12 +261,11 @@ def _closest_to_mean(search, fit, plausible, rng):
     """
     Z = search.rows[0][:, :-1]
     # Coordinates are uncorrelated: permuted, they give further points where inputs lie.
-    copies = -(-_MEAN_POINTS // len(Z))
-    Q = np.concatenate([Z, *(np.column_stack([rng.permutation(z) for z in Z.T]) for _ in range(copies))])
+    Q = np.concatenate([Z, *(np.column_stack([rng.permutation(z) for z in Z.T]) for _ in range(MOST_UNITS))])
     weights = np.exp(np.array([-score / _OVERCONFIDENCE for score, _ in plausible]))
     mean = np.average([model(Q) for _, model in plausible], axis=0, weights=weights)
     rows = np.column_stack([Q, np.ones(len(Q))]), mean, np.ones(len(Q))
-    penalty = _LEAST_ALPHA * len(Q) * penalty_matrix(search.sample, fit.model.n_units, search.skip)
+    penalty = RIDGE_OF_PRODUCTS * len(Q) * penalty_matrix(search.sample, fit.model.n_units, search.skip)
     problem = _Networks(rows, fit.model.s[None], penalty)
     x = batched_levenberg_marquardt(problem, fit.model.pack()[None], Ending(max_iter=30, ftol=1e-4)).x[0]
     model = fit.model.unpack(x)
