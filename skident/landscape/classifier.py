@@ -68,7 +68,7 @@ class QuadraticNetClassifier(ClassifierMixin, ReportedEstimator):
     quadratic_form_ : ndarray of shape (n_forms, d, d)
     coef_ : ndarray of shape (n_forms, d)
     intercept_ : ndarray of shape (n_forms,)
-        With `class_weight` and an automatic ridge, plus the constant of the lowest loss on samples left out: a rare
+        With weighted samples and an automatic ridge, plus the constant of the lowest loss on samples left out: a rare
         class is fitted more closely than new samples of it.
     center_, scale_ : ndarray of shape (d,)
         Means of the inputs and their standard deviations, with a floor if that separates the classes better
@@ -180,7 +180,7 @@ class QuadraticNetClassifier(ClassifierMixin, ReportedEstimator):
             self._store([fit for fit, _ in fits])
             left_out = [outputs for _, outputs in fits]
             if left_out[0] is not None:
-                if self.class_weight is not None and weights is not None:
+                if weights is not None:
                     added = [_added_constant(labels[some] == i, f, weights[some]) for i, f in zip(numbers, left_out)]
                     self.intercept_ += added
                     left_out = np.array(left_out) + np.array(added)[:, None]
