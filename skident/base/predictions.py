@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.optimize import minimize
+from scipy.special import log_softmax
 from sklearn.base import RegressorMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils import ClassifierTags
@@ -13,7 +15,25 @@ from skident.base.checked_data import checked_data
 from skident.oracle import probabilities_from_logits
 from skident.oracle.black_box import needs_targets, resolve_response
 
-__all__ = ["NetworkPredictions", "in_shape_of_targets"]
+__all__ = ["NetworkPredictions", "added_constants", "in_shape_of_targets"]
+
+
+def added_constants(F, labels, weights):
+    """The constants (k,) to add to logits F (n, k) for the lowest weighted cross-entropy of `labels` (n,) from 0.
+
+    A single column holds the logits of class 1 against class 0.
+    """
+    single, rows, w = F.shape[1] == 1, np.arange(len(F)), weights / weights.sum()
+    F = np.column_stack([np.zeros(len(F)), F]) if single else F
+
+    def loss(c):
+        logs = log_softmax(F + c, axis=1)
+        slopes = np.exp(logs)
+        slopes[rows, labels] -= 1.0
+        return -(w @ logs[rows, labels]), w @ slopes
+
+    c = minimize(loss, np.zeros(F.shape[1]), jac=True).x
+    return c[1:] - c[0] if single else c
 
 
 def in_shape_of_targets(Y, one_dimensional):

@@ -7,7 +7,6 @@ from dataclasses import replace
 from numbers import Real
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -20,6 +19,7 @@ from skident.base.checked_data import checked_data, merged_samples
 from skident.base.column_scales import scales_for_classes
 from skident.base.estimator import ReportedEstimator
 from skident.base.parameters import CLASS_WEIGHT, POSITIVE, Interval, StrOptions, check_magnitudes, forgotten_on_error
+from skident.base.predictions import added_constants
 from skident.linalg.columns import root_mean_squares
 from skident.optim import gram_work, one_thread
 
@@ -181,9 +181,10 @@ class QuadraticNetClassifier(ClassifierMixin, ReportedEstimator):
             left_out = [outputs for _, outputs in fits]
             if left_out[0] is not None:
                 if weights is not None:
-                    added = [_added_constant(labels[some] == i, f, weights[some]) for i, f in zip(numbers, left_out)]
-                    self.intercept_ += added
-                    left_out = np.array(left_out) + np.array(added)[:, None]
+                    pairs = zip(numbers, left_out)
+                    added = [added_constants(f[:, None], (labels == i)[some] * 1, weights[some]) for i, f in pairs]
+                    self.intercept_ += np.ravel(added)
+                    left_out = np.array(left_out) + added
                 found = left_out[0] > 0.0 if len(numbers) == 1 else np.argmax(left_out, axis=0)
                 losses, w = (found != labels[some]).astype(float), None if weights is None else weights[some]
                 better = better_model(X[some], labels[some], losses, quadratic=True, weights=w)
@@ -286,8 +287,3 @@ class QuadraticNetClassifier(ClassifierMixin, ReportedEstimator):
         """
         f = self.decision_function(X)
         return self.classes_[(f > 0).astype(int) if f.ndim == 1 else f.argmax(axis=1)]
-
-
-def _added_constant(y, f, w):
-    """The constant to add to outputs f (n,) for the lowest log loss of a class y (n,) with weights w (n,)."""
-    return minimize_scalar(lambda c: w @ LogisticLoss().value(f + c, np.where(y, 1.0, -1.0))).x

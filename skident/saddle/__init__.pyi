@@ -132,6 +132,7 @@ class SaddleToSaddleClassifier(ClassifierMixin, BaseEstimator):
     verbose: int
     class_weight: dict[Any, Any] | Literal["balanced"] | None
     classes_: Array
+    intercept_: Array
     saddles_: list[Any]
     history_: dict[Any, Any]
     escape_step_: int | None

@@ -168,7 +168,7 @@ class SaddleToSaddleBase(ReportedEstimator):
     def _train(self, X, Y, weights, criterion):
         """Train on targets as the criterion takes them, (n, k) or class numbers (n,); set the attributes.
 
-        `weights` (n,) are those of the samples, or None.
+        `weights` (n,) are those of the samples, or None. Returns constants (k,) to add to the outputs.
         """
         rng = check_random_state(self.random_state)
         self._input_scaling = self._scaling(X, Y, weights) if self.standardize else None
@@ -192,6 +192,9 @@ class SaddleToSaddleBase(ReportedEstimator):
             warnings.warn(problem, ConvergenceWarning, stacklevel=3)
         elif stopping is not None and stopping.better is not None:
             stopping.better.warn(type(self).__name__, stacklevel=3)
+        outputs = self._network_outputs(inputs)
+        relative = 0.0 if stopping is None else stopping.constants
+        return np.zeros(outputs.shape[1]) + relative * np.sqrt(np.mean(outputs**2))
 
     def _choose_epochs(self, X, inputs, Y, weights, rng):
         """Number of epochs and input noise, from networks trained on parts of the samples."""
@@ -305,4 +308,7 @@ class SaddleToSaddleBase(ReportedEstimator):
         """The network's outputs (n, k)."""
         check_is_fitted(self)
         X = checked_data(self, X, dtype=np.float64, reset=False)
-        return activations(self.weights_[:-1], self._network_inputs(X))[-1] @ self.weights_[-1]
+        return self._network_outputs(self._network_inputs(X))
+
+    def _network_outputs(self, inputs):
+        return activations(self.weights_[:-1], inputs)[-1] @ self.weights_[-1]

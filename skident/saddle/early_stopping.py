@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from skident.base.better_models import BetterModel, better_model
 from skident.base.linear_reference import linear_accuracy, linear_r2
+from skident.base.predictions import added_constants
 from skident.budget.constants import ESCAPE_DROP, FEWEST_COMPARED
 
 __all__ = [
@@ -78,7 +79,7 @@ class HeldOutCurve:
     score: float  # R^2, or accuracy, on the held-out samples at this epoch
     still_falling: bool  # whether epochs ran out while the held-out loss was still falling
     losses: np.ndarray  # (T,): mean held-out loss of the networks for each epoch after the escape
-    scores: np.ndarray | None = None  # (n,): of each sample by its network, at the epoch with the lowest held-out loss
+    outputs: torch.Tensor | None = None  # (n, k): for each sample of its network, at the epoch of its lowest loss
 
     @property
     def lowest(self):
@@ -164,44 +165,44 @@ def train_on_folds(X, Y, losses_of, scores_of, options):
     with torch.no_grad():
         zero = losses_of(torch.zeros(len(training), len(X), n_outputs, dtype=X.dtype, device=X.device), Y)
         zero_losses = _means(zero, training * nets.sample_weights)
-    curves, best = [[] for _ in options.folds], np.full(len(X), np.nan)
+    curves, best = [[] for _ in options.folds], X.new_full((len(X), n_outputs), math.nan)
     zero_loss = float(zero_losses.max())
     alive = [k for k in range(len(training)) if float(zero_losses[k]) > 0]
     for _ in range(options.max_iter):
-        losses, held, scores = _epoch(nets, X, Y, training, (losses_of, scores_of))
+        losses, held, outputs = _epoch(nets, X, Y, training, (losses_of, scores_of))
         # Measured before the steps of this epoch, except those of its own earlier batches.
         for k in alive:
             if nets.escaped[k]:
                 curves[k].append(held[k].tolist())
                 if curves[k][-1] == min(curves[k]):
-                    best[options.folds[k]] = scores[k, torch.as_tensor(options.folds[k])].cpu().numpy()
+                    best[options.folds[k]] = outputs[k, options.folds[k]]
         nets.escaped |= losses < (1 - ESCAPE_DROP) * zero_losses
         length = min((len(curves[k]) for k in alive), default=0)
         if length and length % _CHECK_EVERY == 0:
             curve = _best_epoch([curves[k] for k in alive], zero_loss)
             if _is_finished(curve, length, zero_loss):
-                return dataclasses.replace(curve, still_falling=False, scores=best)
+                return dataclasses.replace(curve, still_falling=False, outputs=best)
     escaped = [curve for curve in curves if curve]
-    return dataclasses.replace(_best_epoch(escaped, zero_loss), scores=best) if escaped else None
+    return dataclasses.replace(_best_epoch(escaped, zero_loss), outputs=best) if escaped else None
 
 
 def _epoch(nets, X, Y, training, measures):
-    """One epoch of all networks: training losses (K,), held-out losses and scores (K, 2), scores of samples (K, n)."""
+    """One epoch of all networks: training losses (K,), held-out losses and scores (K, 2), outputs (K, n, k)."""
     n, size = len(X), nets.options.batch_size or len(X)
     order = torch.randperm(n, generator=nets.generator).to(X.device) if size < n else torch.arange(n, device=X.device)
-    losses, scores = torch.empty_like(training), torch.empty_like(training)
+    losses, outputs = torch.empty_like(training), X.new_empty(*training.shape, nets.options.sizes[-1])
     used, held = training * nets.sample_weights, (1 - training) * nets.sample_weights
     for batch in order.split(size):
         # All samples at once need no copy.
         x, y, part = (X, Y, training) if size >= n else (X[batch], Y[batch], training[:, batch])
-        outputs = nets.outputs(nets.with_noise(x, part))
-        some = measures[0](outputs, y)
+        found = nets.outputs(nets.with_noise(x, part))
+        some = measures[0](found, y)
         gradients = torch.autograd.grad(_means(some, used[:, batch]).sum(), nets.weights)
         with torch.no_grad():
-            losses[:, batch], scores[:, batch] = some.detach(), measures[1](outputs, y)
+            losses[:, batch], outputs[:, batch] = some.detach(), found
         nets.step(gradients)
-    held = torch.stack([_means(losses, held), _means(scores, held)], dim=1)
-    return _means(losses, used), held, scores
+    held = torch.stack([_means(losses, held), _means(measures[1](outputs, Y), held)], dim=1)
+    return _means(losses, used), held, outputs
 
 
 def _means(values, weights):
@@ -244,6 +245,7 @@ class StoppingChoice:
     still_falling: bool  # whether the held-out loss was still falling when epochs ran out
     noise: tuple | None = None  # standard deviations of the input noise in training, one per column; or None
     better: BetterModel | None = None  # on the same held-out samples
+    constants: np.ndarray | float = 0.0  # (k,): to add to the outputs, relative to their root mean square
 
 
 def choose_epochs(X, Y, tensors, classes, options):
@@ -268,12 +270,31 @@ def choose_epochs(X, Y, tensors, classes, options):
         linear = linear_accuracy(X, labels, folds, weights) if classes else linear_r2(X, Y, folds, weights)
     if curve is None:
         return StoppingChoice(_DEFAULT_EPOCHS, (np.nan, linear), False)
-    # Every network has its own best epoch in these scores: their mean is shifted to the score of the common one.
-    held = np.isfinite(curve.scores)
-    mean = np.average(curve.scores[held], weights=None if weights is None else weights[held])
-    losses = (1.0 - curve.scores + mean - curve.score) * (1 if classes else Y.shape[1])
+    scores, mean, constants = _scores_of_samples(curve, tensors[1], labels, weights, scores_of)
+    losses = (1.0 - scores) * (1 if classes else Y.shape[1])
     better = better_model(X, labels if classes else Y, losses, folds, weights=weights)
-    return StoppingChoice(curve.n_epochs, (curve.score, linear), curve.still_falling, noise, better)
+    return StoppingChoice(curve.n_epochs, (mean, linear), curve.still_falling, noise, better, constants)
+
+
+def _scores_of_samples(curve, targets, labels, weights, scores_of):
+    """Held-out scores (n,), NaN for samples without, their mean, and constants to add to the outputs.
+
+    The constants are those of the lowest held-out loss for classes with weights: a rare class of large weight is fitted
+    more closely than new samples of it. They are relative to the outputs' root mean square, because the network on all
+    samples may have left the origin less far.
+    """
+    held = torch.isfinite(curve.outputs).all(dim=1).cpu().numpy()
+    w, constants = None if weights is None else weights[held], 0.0
+    scores = scores_of(curve.outputs[None], targets)[0].cpu().numpy()
+    # Every network has its own best epoch in these scores: their mean is shifted to the score of the common one.
+    shift = curve.score - np.average(scores[held], weights=w)
+    if labels is not None and w is not None:
+        outputs = curve.outputs.cpu().numpy()[held].astype(np.float64)
+        added = added_constants(outputs, labels[held], w)
+        scores = scores_of(curve.outputs[None] + curve.outputs.new_tensor(added), targets)[0].cpu().numpy()
+        constants = added / (np.sqrt(np.mean(outputs**2)) or math.inf)
+    scores = np.where(held, scores + shift, np.nan)
+    return scores, float(np.average(scores[held], weights=w)), constants
 
 
 def _half_squares(outputs, Y):

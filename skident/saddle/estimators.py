@@ -40,6 +40,9 @@ class SaddleToSaddleClassifier(ClassifierMixin, SaddleToSaddleBase):
     Attributes
     ----------
     classes_ : ndarray
+    intercept_ : ndarray of shape (n_outputs,)
+        Added to the network's outputs. With weights the constants of the lowest loss on held-out samples, as a rare
+        class is fitted more closely than new samples of it; otherwise, and with `n_escapes`, zeros.
     {ATTRIBUTES}
 
     Notes
@@ -149,8 +152,13 @@ class SaddleToSaddleClassifier(ClassifierMixin, SaddleToSaddleBase):
                 raise ValueError(f"y has one class only ({str(self.classes_[0])!r}); at least two classes are needed.")
             binary = len(self.classes_) == 2
             targets = codes[:, None].astype(np.float64) if binary else codes
-            self._train(X, targets, weights, torch.nn.BCEWithLogitsLoss if binary else torch.nn.CrossEntropyLoss)
+            loss = torch.nn.BCEWithLogitsLoss if binary else torch.nn.CrossEntropyLoss
+            self.intercept_ = self._train(X, targets, weights, loss)
         return self
+
+    def _outputs(self, X):
+        """Logits (n, k)."""
+        return super()._outputs(X) + self.intercept_
 
     def decision_function(self, X):
         """Logits.
