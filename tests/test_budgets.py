@@ -15,24 +15,24 @@ from tests.test_sizes import SOURCES, n_code_lines
 LINES = {
     "__init__": 49,
     "__main__": 3,
-    "audit": 1160,
-    "base": 606,
+    "audit": 1151,
+    "base": 625,
     "budget": 240,
-    "cli": 453,
-    "compression": 323,
+    "cli": 455,
+    "compression": 310,
     "datasets": 304,
-    "fitting": 2669,
-    "hierarchical": 3153,
-    "identification": 26101,
+    "fitting": 2656,
+    "hierarchical": 3082,
+    "identification": 26094,
     "inspection": 550,
-    "landscape": 2982,
+    "landscape": 2988,
     "linalg": 1063,
     "metrics": 231,
     "network": 3633,
     "optim": 648,
     "oracle": 1613,
-    "saddle": 1946,
-    "samples": 3568,
+    "saddle": 1970,
+    "samples": 3585,
     "training": 170,
 }
 # Calls of least squares, singular values and pseudo-inverses outside `linalg`, `optim` and `fitting`, their homes.
@@ -48,7 +48,7 @@ KERNELS = {
     "saddle": 5,
     "samples": 19,
 }
-CONSTANTS = {"budget": 454, "design": 2332, "rounding": 261, "statistical": 263, "tuned": 33}  # by class
+CONSTANTS = {"budget": 453, "design": 2331, "rounding": 261, "statistical": 263, "tuned": 35}  # by class
 _HOMES = ("linalg", "optim", "fitting")
 _NAMES = ("lstsq", "svd", "svdvals", "pinv")
 _FREE = 0.05  # share of the room that may be free, so that not every change has to count
