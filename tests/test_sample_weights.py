@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import sklearn
+from scipy.special import expit, softmax
 from sklearn.base import is_classifier
 from sklearn.ensemble import AdaBoostClassifier, AdaBoostRegressor, BaggingClassifier
 from sklearn.linear_model import LogisticRegression
@@ -25,6 +26,7 @@ from skident import (
     TensorReLURegressor,
 )
 from skident.base.checked_data import merged_samples
+from skident.base.predictions import added_constants
 from skident.landscape import HuberLoss
 from skident.landscape.certify import certify_quadratic
 from skident.landscape.convex_solver import solve_convex
@@ -188,6 +190,18 @@ def test_rare_classes_are_found_with_balanced_weights(key):
     np.testing.assert_allclose(p.sum(axis=1), 1.0)
     np.testing.assert_array_equal(f > 0, classifier.predict(X[test]) == 1)
     assert 0.03 < np.mean(f > 0) < 0.6
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_added_constants_match_weighted_shares_of_classes(k):
+    """Where the cross-entropy is lowest: slopes are below 1e-5, the tolerance of BFGS. One column has two classes."""
+    rng = np.random.default_rng(9)
+    F, w = 3.0 * rng.standard_normal((200, k)) + np.arange(k), rng.uniform(0.0, 2.0, 200)
+    labels = rng.integers(0, max(k, 2), 200)
+    shifted = F + added_constants(F, labels, w)
+    p = expit(shifted) if k == 1 else softmax(shifted, axis=1)
+    shares = np.average(labels[:, None] == ([1] if k == 1 else np.arange(k)), axis=0, weights=w)
+    np.testing.assert_allclose(np.average(p, axis=0, weights=w), shares, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("key", CLASSIFIERS)

@@ -288,9 +288,9 @@ def _scores_of_samples(curve, targets, labels, weights, scores_of):
     scores = scores_of(curve.outputs[None], targets)[0].cpu().numpy()
     # Every network has its own best epoch in these scores: their mean is shifted to the score of the common one.
     shift = curve.score - np.average(scores[held], weights=w)
-    if labels is not None and w is not None:
-        outputs = curve.outputs.cpu().numpy()[held].astype(np.float64)
-        added = added_constants(outputs, labels[held], w)
+    if labels is not None and w is not None and held.all():
+        outputs = curve.outputs.cpu().numpy().astype(np.float64)
+        added = added_constants(outputs, labels, w)
         scores = scores_of(curve.outputs[None] + curve.outputs.new_tensor(added), targets)[0].cpu().numpy()
         constants = added / (np.sqrt(np.mean(outputs**2)) or math.inf)
     scores = np.where(held, scores + shift, np.nan)
