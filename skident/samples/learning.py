@@ -133,7 +133,7 @@ def learn_relu_network(sample, search, *, rng, say=_silent):
     """
     work = sample.draw(_WORKING_ROWS, rng)
     stage = _find_starts(work, search, rng, say)
-    tensor = _regress_on_tensors(sample, work, stage, search)
+    tensor = _regress_on_tensors(sample, work, stage)
     if not search.polish:
         return _unpolished(sample, work, tensor.model, stage, rng)
     fit, losses = _polish_candidates(work, stage, tensor, rng, say)
@@ -176,14 +176,8 @@ def _wide_start(sample, search, stage, rng):
 
 
 def _tensors(sample, search, n_units, rng, model=None):
-    return tensor_stage(
-        sample,
-        n_units,
-        max_units=search.max_units,
-        model=model,
-        n_candidates=search.n_candidates,
-        rng=rng,
-    )
+    options = {"max_units": search.max_units, "n_candidates": search.n_candidates}
+    return tensor_stage(sample, n_units, model=model, rng=rng, **options)
 
 
 def _find_tensors(sample, search, rng, say):
@@ -212,7 +206,7 @@ def _count(stage):
     return f"{best.model.n_units} units, rank of T_2 {stage.rank}"
 
 
-def _regress_on_tensors(sample, work, stage, search):
+def _regress_on_tensors(sample, work, stage):
     """The regression on the best candidate's units, or on none; with the moments of all rows where some were drawn."""
     if not stage.candidates:
         return _regression_of(work, linear_model(work))
