@@ -60,10 +60,8 @@ def warn_of_better_models(sample, learned, rng):
     if not np.isfinite(squares).any():
         return
     w, known = np.ones(len(y)) if part.weights is None else part.weights, np.isfinite(squares)
-    better, variance = (
-        better_model(X, y, squares, weights=w),
-        np.average((y - np.average(y, weights=w)) ** 2, weights=w),
-    )
+    better = better_model(X, y, squares, weights=w)
+    variance = np.average((y - np.average(y, weights=w)) ** 2, weights=w)
     own = 1.0 - float(np.average(squares[known], weights=w[known]) / variance)
     if better is not None:
         better.warn("TensorReLURegressor", stacklevel=3)
