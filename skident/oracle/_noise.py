@@ -113,10 +113,14 @@ class _Lines:
         self.directions = rng.standard_normal(self.starts.shape)
 
     def query(self, spacing, n_lines=None):
-        """Outputs (n_lines, _N_POINTS, m_L)."""
+        """Outputs (n_lines, _N_POINTS, m_L); an output that rests and then moves at every step is shown as resting."""
         steps = spacing * np.arange(_N_POINTS)[None, :, None]
         U = self.starts[:n_lines, None] + steps * self.directions[:n_lines, None]
-        return self.oracle(U.reshape(-1, self.oracle.n_inputs)).reshape(len(U), _N_POINTS, -1)
+        F = self.oracle(U.reshape(-1, self.oracle.n_inputs)).reshape(len(U), _N_POINTS, -1)
+        moves = np.diff(F, axis=1) != 0
+        n_changes = np.diff(moves, axis=1).sum(axis=1)
+        crosses = n_changes == 1  # a boundary; the steps of rounding come and go
+        return np.where(crosses[:, None], F[:, :1], F)
 
 
 def _input_rounding(oracle, F):
@@ -126,8 +130,13 @@ def _input_rounding(oracle, F):
 
 
 def _equal_neighbors(F):
-    """Share (m_L,) of neighboring points with equal outputs."""
-    return np.mean(np.diff(F, axis=1) == 0, axis=(0, 1))
+    """Share (m_L,) of neighboring points with equal outputs, on lines where the output varies; 1 if it does nowhere.
+
+    A line on which an output is constant may lie where the units that it reads are off.
+    """
+    equal = np.mean(np.diff(F, axis=1) == 0, axis=1)
+    varies = equal < 1
+    return np.where(varies.any(axis=0), np.sum(equal * varies, axis=0) / np.maximum(varies.sum(axis=0), 1), 1.0)
 
 
 def _smallest_change(F):
