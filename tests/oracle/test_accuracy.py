@@ -166,7 +166,7 @@ def test_fresh_noise_of_every_output(size, seed):
 
 @pytest.mark.parametrize(("share", "n_most"), [(0.5, 1), (0.8, 2), (0.95, 2)])
 def test_outputs_at_rest_are_no_rounding(share, n_most):
-    """A unit that is off at most inputs gives equal neighbors, as rounding does: 0 or 1 of 300 networks were mistaken."""
+    """A unit that is off at most inputs gives equal neighbors, as rounding does: at most 1 of 300 was mistaken."""
     n_mistaken = 0
     for seed in range(50):
         rng = np.random.RandomState(seed)
