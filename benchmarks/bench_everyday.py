@@ -16,6 +16,7 @@ from parts.everyday import (  # noqa: F401  (registers the parts)
     local_differences,
     probability_audits,
     ranged_services,
+    reductions,
     rounded_outputs,
     undetected,
 )

@@ -16,21 +16,21 @@ LINES = {
     "__init__": 49,
     "__main__": 3,
     "audit": 1151,
-    "base": 625,
+    "base": 627,
     "budget": 240,
-    "cli": 455,
+    "cli": 456,
     "compression": 310,
     "datasets": 304,
-    "fitting": 2656,
+    "fitting": 2592,
     "hierarchical": 3082,
-    "identification": 26094,
+    "identification": 26287,
     "inspection": 550,
     "landscape": 2988,
     "linalg": 1063,
     "metrics": 231,
-    "network": 3633,
+    "network": 3681,
     "optim": 648,
-    "oracle": 1613,
+    "oracle": 1617,
     "saddle": 1970,
     "samples": 3577,
     "training": 170,
@@ -48,7 +48,7 @@ KERNELS = {
     "saddle": 5,
     "samples": 19,
 }
-CONSTANTS = {"budget": 453, "design": 2331, "rounding": 261, "statistical": 263, "tuned": 35}  # by class
+CONSTANTS = {"budget": 451, "design": 2330, "rounding": 261, "statistical": 265, "tuned": 35}  # by class
 _HOMES = ("linalg", "optim", "fitting")
 _NAMES = ("lstsq", "svd", "svdvals", "pinv")
 _FREE = 0.05  # share of the room that may be free, so that not every change has to count

@@ -84,6 +84,8 @@ class NetworkPredictions(RegressorMixin):
             return self._labels[np.argmax(probabilities_from_logits(Y), axis=1)]
         if getattr(self, "_softmax", False):  # a function whose outputs were recognized as probabilities
             return probabilities_from_logits(Y)
+        if getattr(self, "_reduced_outputs", None) is not None:  # the network was recovered before them
+            Y = self._reduced_outputs.forward(Y)
         return in_shape_of_targets(Y, self._one_dimensional)
 
     @available_if(_gives_probabilities)

@@ -55,12 +55,13 @@ def identify(options, box=None):
 def _result(options, identifier, names, notes):
     """Result of a fit, after writing the network and the page."""
     network, report = identifier.network_, identifier.report_
-    written = None
-    if options.output is not None and report.agrees:
+    written, before = None, identifier._reduced_outputs
+    if options.output is not None and report.agrees and before is None:
         write_network(network, options.output)
         written = options.output
     elif options.output is not None:
-        notes = [*notes, f"{options.output} was not written, since the network was not identified."]
+        reason = "the network was not identified" if before is None or not report.agrees else f"it lacks the {before}"
+        notes = [*notes, f"{options.output} was not written, since {reason}."]
     text = f"{network.summary()}\n\n{report}"
     if options.report is not None:
         parameters = network.to_frame(stderr=identifier.stderr_, feature_names=names).to_string()

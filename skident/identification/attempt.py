@@ -10,7 +10,6 @@ from skident.fitting.design import design_points
 from skident.fitting.errors_of_fit import FitSample
 from skident.fitting.polish import polish_from_oracle
 from skident.fitting.polish_with_directions import directions_are_free, polish_with_directions
-from skident.fitting.polish_within_span import polish_within_span, spans_few_inputs
 from skident.network import FeedforwardNetwork
 from skident.oracle import OutOfBudgetError
 
@@ -83,8 +82,6 @@ def polished_attempt(problem, network, residual, stage, method, extractor=None, 
             found = polish_with_directions(oracle, start, problem.rng, problem.log, thorough=thorough)
             if found is not None:
                 return found
-        if spans_few_inputs(oracle, start, std):
-            return polish_within_span(oracle, start, problem.rng, problem.log, thorough=thorough)
         return polish_from_oracle(oracle, start, problem.rng, problem.log, noise=std, thorough=thorough)
 
     def error_of(network):

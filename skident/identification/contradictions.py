@@ -13,6 +13,7 @@ from .attempt import design_where_units_vary
 from .constants import AT_ONCE
 from .problem import NOISE_STDS
 from .query_points import evenly_spaced_rows, unit_rows
+from .reductions.outputs import has_skip
 
 __all__ = [
     "ROUNDING_STDS",
@@ -94,7 +95,7 @@ def _with_clip(problem, network):
     A bound of the reading is dropped if the network explains the plateau by itself. An extreme output that the network
     misses is a bound if the network clipped there explains it: an output whose clip the fit did not meet.
     """
-    if problem.skip is not None or network.activations[-1].symmetry != "linear":
+    if has_skip(problem.oracle) or network.activations[-1].symmetry != "linear":
         return network
     bounds = problem.oracle.output_bounds or np.multiply.outer([-np.inf, np.inf], np.ones(network.n_outputs))
     low, high = (np.array(bound) for bound in bounds)

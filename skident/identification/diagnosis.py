@@ -8,7 +8,7 @@ import numpy as np
 
 from skident.budget import MemoryLimitError
 from skident.oracle import BlackBoxError, NotIdentified, OutOfBudgetError
-from skident.oracle.clipping import detect_clipped_inputs, detect_clipped_outputs
+from skident.oracle.clipping import detect_clipped_inputs
 
 from .valid_range import LISTED_INPUTS, find_sentinel, find_valid_range
 
@@ -16,13 +16,11 @@ __all__ = [
     "budget_named",
     "clipping_hint",
     "explained",
-    "probability_hint",
     "range_named",
     "refuse_sentinel",
     "warning_of",
 ]
 
-_PROBABILITY_SUM = 1e-6  # deviation from 1 of the sum of outputs that look like probabilities (float32 rounding)
 _CLIPPED_SHARE = 0.5  # share of clipped inputs from which a model clips its inputs: single ones may just be unused
 
 
@@ -32,8 +30,7 @@ def explained(problem):
     try:
         yield
     except NotIdentified as error:
-        linear = problem.activations[1] == "identity"
-        hint = "" if problem.activations[0] == "hard_tanh" else clipping_hint(problem.oracle, linear)
+        hint = clipping_hint(problem.oracle)
         hint += "" if problem.detected is None else f" Detected activation: {problem.detected.summary}."
         if not hint:
             raise
@@ -98,28 +95,14 @@ def budget_named():
         raise ValueError(f"{error} {error.progress}: raise max_seconds or max_queries.") from error
 
 
-def probability_hint(oracle, outputs):
-    """A hint if outputs (n, m_L) look like probabilities that were taken as values."""
-    sums = outputs.sum(axis=1)
-    if oracle.response == "predict" and outputs.min() >= 0.0 and np.abs(sums - 1.0).max() < _PROBABILITY_SUM:
-        return " The outputs sum to 1: if they are probabilities, use response_method='predict_proba'."
-    return ""
-
-
-def clipping_hint(oracle, linear=True):
-    """A hint if the model seems to clip its inputs or, if they are linear, its outputs; queries 1e4 deviations out."""
+def clipping_hint(oracle):
+    """A hint if the model seems to clip its inputs; queries 1e4 deviations out."""
     if oracle.input_range is not None:
         return ""
     try:
-        (low, high), outputs = detect_clipped_inputs(oracle), detect_clipped_outputs(oracle)
+        low, high = detect_clipped_inputs(oracle)
     except (BlackBoxError, OutOfBudgetError):
         return ""
-    if linear and outputs.any():
-        return (
-            f" The model seems to clip its outputs: output(s) {np.flatnonzero(outputs).tolist()} move at full rate up "
-            "to one value and stay there for all inputs. Query the model before its clip, or give output_activation if "
-            "the last layer has such units."
-        )
     clipped = np.isfinite(low) | np.isfinite(high)
     if clipped.mean() < _CLIPPED_SHARE:
         return ""

@@ -37,6 +37,8 @@ from .options import IdentifierOptions
 from .parameter_errors import standard_errors_of
 from .plan import plan
 from .problem import Options
+from .reductions.chain import reduced
+from .reductions.outputs import has_skip, refuse_refuted, with_outputs
 from .report import ReportInNotebooks, report_of
 from .solve import solve
 from .validate import validate
@@ -277,7 +279,7 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, Estimator):
         self.network_, self.layer_widths_, self.report_ = network, network.layer_widths, report
         self.extractor_ = self.completion_ = self.stderr_ = None
         self.estimator_, self.n_queries_, self.classes_ = model, budget.n_queries, classes
-        self._one_dimensional, self._labels, self._softmax = True, classes, False
+        self._one_dimensional, self._labels, self._softmax, self._reduced_outputs = True, classes, False, None
         if not report.agrees:
             warnings.warn(
                 f"The network is not exact: {report.boundary_errors} of {report.checked} labels at its decision "
@@ -317,14 +319,18 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, Estimator):
     def _store(self, validation, steps):
         problem, best = validation.problem, validation.best
         network, bits = validation.network, None
-        if self.weight_dtype is not None and problem.skip is None:  # factors of a linear skip have no number format
+        if self.weight_dtype is not None and not has_skip(problem.oracle):  # its factors have no number format
             network, bits = round_validated(validation, self.weight_dtype, validation.problem.options.emulate)
-        self.network_, self.layer_widths_ = network, network.layer_widths
+        self.network_ = with_outputs(network, problem.oracle)
+        self.layer_widths_ = self.network_.layer_widths
         self.extractor_, self.completion_, self.estimator_ = best.extractor, best.completion, problem.model
         self.n_queries_ = problem.oracle.n_queries
         self.report_, self.stderr_ = report_of(validation, steps, bits), standard_errors_of(validation)
         self._one_dimensional, self._labels = problem.oracle.one_dimensional, None
         self._softmax = problem.identifies_logits and problem.detected.output.name == "softmax"
+        self._reduced_outputs = next((box.reduction for box in problem.oracle.outputs if not box.reduction.whole), None)
+        if self.layer_widths_ != network.layer_widths:
+            self.stderr_ = None
         if problem.identifies_logits and not self._softmax:
             network = self.network_
             self.network_ = FeedforwardNetwork(network.weights, network.biases, network.activations[0], "sigmoid")
@@ -354,16 +360,14 @@ def _recover(readings, model, options, rng):
                 break
             problem = pose(reading, model, options, rng)
             with explained(problem):
-                steps = plan(problem)
-                validation = validate(problem, solve(problem, steps))
-        except (NotIdentified, OutOfBudgetError) as error:
-            failure = error if failure is None else failure
+                chain = reduced(problem)
+                steps = plan(chain.problem)
+                validation = validate(problem, chain.invert(solve(chain.problem, steps)), chain.names)
+            refuse_refuted(problem.oracle)
+        except (NotIdentified, OutOfBudgetError, BlackBoxError) as error:
+            failure = error if failure is None or isinstance(failure, BlackBoxError) else failure
             if _is_refusal(error):  # of the model, whatever its outputs are taken for
                 break
-            continue
-        except BlackBoxError:  # the model cannot be queried where this reading needs it: an earlier one says more
-            if failure is None and best is None:
-                raise
             continue
         if best is None or validation.rank < best[0].rank:
             best = validation, steps

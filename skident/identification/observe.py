@@ -20,20 +20,22 @@ from skident.oracle.clipping import detect_clipped_inputs
 
 from .activation import ActivationEvidence, classify_near_center, detect_activation, detect_within_range
 from .activation.calibration import recognize_calibration
-from .activation.linear_skip import WithoutLinearPart, far_linear_part
+from .activation.linear_skip import far_linear_part
 from .activation.other_models import CLEAR, discrete_columns, recognize_labels, recognize_other_model
+from .activation.outputs import PreActivationOracle
 from .activation.plateaus import clipped_range
 from .activation.sharp_bends import recognize_sharp_bends
 from .diagnosis import refuse_sentinel
 from .methods.near_data import predict_determined
+from .methods.relu import ACTIVATIONS as PIECEWISE
 from .problem import HeldOut, Pipeline, Problem
 from .query_points import evenly_spaced_rows, held_out_points, must_stay_near_center, samples_in_range
+from .reductions.outputs import KINDS, ActivatedOutputs, LinearSkip, LogProbabilities
 
 __all__ = ["Reading", "sharp_bends_of", "observe", "pose", "refuse", "refuse_large_batches"]
 
 _NEAR = 100.0  # distance, in sqrt(D) standard deviations, within which plateaus are searched first
 _DETECTION_QUERIES = 500  # of the detection of activations at least, of linear outputs; most units take 1,200
-_PRECISE_LOGIT = 3e-5  # error of a rounded logit up to which it decides whether logits are piecewise linear
 _LARGE_BATCH = 1024  # rows of a batch that is suspected if no network explains the outputs (budget)
 _PROBED = 20  # samples of X that set the scale of the outputs (budget)
 
@@ -51,8 +53,6 @@ class Reading:
     activations : tuple of str
         The output's is ``identity`` if in doubt, and for logits.
     detected : ActivationEvidence or None
-    skip : ndarray of shape (D, m_L) or None
-        A linear function of the model's inputs that the oracle leaves out.
     """
 
     oracle: Oracle
@@ -60,12 +60,41 @@ class Reading:
     spread: float
     activations: tuple[str, str]
     detected: ActivationEvidence | None = None
-    skip: np.ndarray | None = None
 
 
 def observe(model, oracle, X, options):
+    """Yield readings of the outputs: of what comes before them first, if they are a known function of it."""
+    probed = _probe(oracle, X)
+    if oracle.response == "predict" and oracle.input_range is None and options.activations[1] == "auto":
+        yield from _before_outputs(model, oracle, X, options, *probed[:2])
+    yield from _plain_readings(model, oracle, X, options, probed)
+
+
+def _before_outputs(model, oracle, X, options, X_in, Y):
+    """Yield readings of the values before outputs that a reduction accepts."""
+    found = (kind.accepts(oracle, Y) for kind in KINDS)
+    reduction = None if has_known_activations(model) else next(filter(None, found), None)
+    if reduction is None:
+        return
+    inner = reduction.apply(oracle)
+    if inner.output_bounds is None:
+        try:
+            for reading in _plain_readings(reduction, inner, X, options):
+                activated = reading.activations[1] != "identity" or len(reading.oracle.outputs) > len(inner.outputs)
+                if isinstance(reduction, LogProbabilities) or activated:
+                    yield reading
+        except NotIdentified:  # what comes before these outputs is no network: perhaps they are others
+            pass
+        return
+    inner.standardize_outputs(inner(evenly_spaced_rows(inner.from_inputs(X_in), _PROBED)))
+    hidden = _between_plateaus(inner) if options.activations[0] == "auto" else options.activations[0]
+    if hidden is not None:
+        yield Reading(inner, X_in, 1.0, (hidden, "identity"))
+
+
+def _plain_readings(model, oracle, X, options, probed=None):
     """Yield readings of the outputs, the likeliest first: clipped, as detected, and the rival of a linear output."""
-    X_in, outputs, spread = _probe(oracle, X)
+    X_in, outputs, spread = _probe(oracle, X) if probed is None else probed
     if not has_known_activations(model):
         refuse(recognize_labels(oracle, oracle.from_inputs(X_in), outputs), options)
     activations, detected = _detect_activations(oracle, model, outputs, options)
@@ -80,12 +109,12 @@ def observe(model, oracle, X, options):
     if behind_probabilities:
         activations, detected = _detect_behind_probabilities(oracle, X_in, model, options, activations)
     elif detected is not None and (oracle.input_range is not None or _may_be_another_model(detected, X_in, options)):
-        refuse(_other_model(oracle, X_in, detected), options)
+        refuse(_recognized(recognize_other_model, oracle, X_in, detected), options)
     if _is_probability(options, detected, oracle):
-        refuse(_calibration(oracle, X_in), options)
+        refuse(_recognized(recognize_calibration, oracle, X_in), options)
         oracle = oracle.with_response("predict_proba")
         X_in, _, spread = _probe(oracle, X)
-    reading = Reading(oracle, X_in, spread, activations, detected)
+    reading = _before_activation(Reading(oracle, X_in, spread, activations, detected))
     # Without activation detection no far output is known yet: a clip is searched once the first methods have run.
     early = detected is not None and _may_clip(reading, model, options)
     clipped = _clipped_readings(reading, options, _NEAR) if early else []
@@ -119,7 +148,6 @@ def pose(reading, model, options, rng):
         rng=rng,
         log=StageLog(options.verbose),
         detected=reading.detected,
-        skip=reading.skip,
     )
     return problem if oracle.output_bounds is not None else replace(problem, prediction=predict_determined(problem))
 
@@ -169,17 +197,11 @@ def _may_be_another_model(detected, X, options):
     return bool(detected.doubt) or detected.name not in CLEAR or discrete_columns(X).any()
 
 
-def _other_model(oracle, X, detected):
+def _recognized(recognize, oracle, X, *evidence):
+    """What a function recognizes in the outputs; None too if the model cannot be queried where it needs them."""
     try:
-        return recognize_other_model(oracle, oracle.from_inputs(X), detected, np.random.RandomState(0))
-    except BlackBoxError:  # the model cannot be queried there
-        return None
-
-
-def _calibration(oracle, X):
-    try:
-        return recognize_calibration(oracle, oracle.from_inputs(X), np.random.RandomState(0))
-    except BlackBoxError:  # the model cannot be queried there
+        return recognize(oracle, oracle.from_inputs(X), *evidence, np.random.RandomState(0))
+    except BlackBoxError:
         return None
 
 
@@ -270,9 +292,7 @@ def _beside_linear_part(oracle, X, model, options):
     skip = far_linear_part(oracle, np.random.RandomState(0)) if oracle.accuracy.exact else None
     if skip is None:
         return None
-    skip = skip * oracle.output_scale / oracle.scale[:, None]
-    place = {"center": oracle.center, "scale": oracle.scale, "budget": oracle.budget}
-    inner = Oracle(WithoutLinearPart(oracle, skip), oracle.n_inputs, **place)
+    inner = LinearSkip(skip * oracle.output_scale / oracle.scale[:, None]).apply(oracle)
     inside, outputs, spread = _probe(inner, X)
     activations, detected = _detect_activations(inner, model, outputs, options)
     if detected is not None and not (detected.usable and _saturates(detected.name)):
@@ -280,7 +300,17 @@ def _beside_linear_part(oracle, X, model, options):
             return None
         # The rounding of the linear part may hide how units settle: the fit decides.
         activations = "tanh", "identity"
-    return Reading(inner, inside, spread, activations, detected, skip)
+    return Reading(inner, inside, spread, activations, detected)
+
+
+def _before_activation(reading):
+    """The reading of the values before an activation of the outputs with limits, behind piecewise linear units."""
+    hidden, output = reading.activations
+    if hidden not in PIECEWISE or output == "identity" or reading.oracle.response != "predict":
+        return reading
+    inner = ActivatedOutputs(output).apply(reading.oracle)
+    inner.standardize_outputs(inner(evenly_spaced_rows(inner.from_inputs(reading.X), _PROBED)))
+    return replace(reading, oracle=inner, activations=(hidden, "identity"))
 
 
 def _saturates(name):
@@ -304,9 +334,9 @@ def _detect_behind_probabilities(oracle, X, model, options, activations):
         raw.standardize_outputs(outputs)
         detected = detect_activation(raw, np.random.RandomState(0))
         if _may_be_another_model(detected, X, options):
-            refuse(_other_model(raw, X, detected), options)
+            refuse(_recognized(recognize_other_model, raw, X, detected), options)
         if detected.output.gives_probabilities(outputs.shape[1]):
-            refuse(_calibration(raw, X), options)
+            refuse(_recognized(recognize_calibration, raw, X), options)
     except BlackBoxError:
         return activations, None
     if not detected.output.gives_probabilities(outputs.shape[1]) or not (
@@ -320,9 +350,7 @@ def _are_relu_logits(oracle):
     """Whether outputs are logits of rounded probabilities, piecewise linear near the center."""
     if oracle.response != "predict_proba" or not oracle.precision.is_coarse_binary or oracle.input_range is not None:
         return False
-    logits = _BetweenPlateaus(oracle)
-    logits.precise, logits.is_rounded = _PRECISE_LOGIT, True
-    return classify_near_center(logits, np.random.RandomState(0)) == "piecewise"
+    return _between_plateaus(oracle) == "relu"
 
 
 def _may_clip(reading, model, options):
@@ -343,24 +371,16 @@ def _clipped_readings(reading, options, within=np.inf):
         oracle.standardize_outputs(oracle(evenly_spaced_rows(oracle.from_inputs(reading.X), _PROBED)))
         oracle.output_bounds = bounds
         if options.activations[0] == "auto":
-            shape = classify_near_center(_BetweenPlateaus(oracle), np.random.RandomState(0))
-            hidden = {"piecewise": "relu", "curved": "tanh", "linear": None}[shape]
+            hidden = _between_plateaus(oracle)
     except (BlackBoxError, OutOfBudgetError):
         return []
     return [] if hidden is None else [Reading(oracle, reading.X, reading.spread, (hidden, "identity"))]
 
 
-class _BetweenPlateaus:
-    """An oracle whose outputs on plateaus count as lost, for detection before the clip."""
-
-    def __init__(self, oracle):
-        self._oracle, self.n_inputs, self.clip_to_range = oracle, oracle.n_inputs, oracle.clip_to_range
-        self.precise, self.is_rounded = np.inf, False
-
-    def query(self, U):
-        """Outputs and bounds of their errors, (n, m_L) each."""
-        Y, error = self._oracle.query(U)
-        return Y, np.broadcast_to(error[:, None], Y.shape)
+def _between_plateaus(oracle):
+    """The activation of units where no outputs are lost, as on plateaus; None if these are linear."""
+    shape = classify_near_center(PreActivationOracle(oracle, "identity"), np.random.RandomState(0))
+    return {"piecewise": "relu", "curved": "tanh", "linear": None}[shape]
 
 
 def _rival_readings(reading, options):

@@ -22,7 +22,6 @@ from .methods import (
     range_fit,
     relu,
     relu_limit,
-    relu_outputs,
     saturating,
     second_layer,
 )
@@ -74,8 +73,7 @@ def plan(problem):
     if hidden == "identity" and strategy == "auto" and not linear.METHOD.refuses(problem):
         return _steps(problem, linear.METHOD, "the outputs are linear, as without hidden units")
     if hidden in relu.ACTIVATIONS:
-        method = relu_outputs.METHOD if problem.activations[1] in relu_outputs.OUTPUTS else relu.METHOD
-        steps = _steps(problem, method, f"{hidden} networks are determined by their activation boundaries")
+        steps = _steps(problem, relu.METHOD, f"{hidden} networks are determined by their activation boundaries")
         return [*_linear_first(problem), *steps]
     if problem.oracle.output_bounds is not None:
         reason = f"the outputs are clipped: the {hidden} network is recovered strictly between the plateaus"

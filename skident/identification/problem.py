@@ -140,8 +140,6 @@ class Problem:
     log : StageLog
     detected : ActivationEvidence or None
         Evidence for the activations, if they were detected.
-    skip : ndarray of shape (D, m_L) or None
-        A linear function of the model's inputs that the oracle leaves out; the network gets it as linear units.
     prediction : Prediction or None
         What outputs within the input range determine, if most parameters remain undetermined.
     """
@@ -158,7 +156,6 @@ class Problem:
     rng: np.random.RandomState
     log: StageLog
     detected: ActivationEvidence | None = None
-    skip: np.ndarray | None = None
     prediction: object | None = None
 
     @property

@@ -54,6 +54,8 @@ class IdentificationReport(StageReport):
         Steps, in the order in which they are tried.
     tried : list of (str, str)
         Steps, and how they ended.
+    reductions : list of str
+        What made the problem simpler before it was solved, in turn.
     repeatable : bool
         Whether the same input has the same outputs again.
     activation : object
@@ -108,6 +110,7 @@ class IdentificationReport(StageReport):
     redundant_units: list = field(default_factory=list)
     plan: list[str] = field(default_factory=list)
     tried: list[tuple[str, str]] = field(default_factory=list)
+    reductions: list[str] = field(default_factory=list)
     repeatable: bool = True
     activation: object = None
     bits: Bits | None = None
@@ -154,6 +157,7 @@ class IdentificationReport(StageReport):
             f"{validated}: {error}",
             *self._undetected(),
             f"method: {self.route} ({self.reason}), {attempts}",
+            *([f"reduced: {', then '.join(self.reductions)}"] if self.reductions else []),
             *([] if seen is None else [f"activation: {seen}"]),
             *([f"not determined: {left}"] if left else []),
             *([] if bits is None else [f"bits: {bits}"]),
@@ -221,6 +225,7 @@ def report_of(validation, steps, bits=None):
         attempts=result.n_attempts,
         plan=[str(step) for step in steps],
         tried=[(str(step), end) for step, end in result.tried],
+        reductions=validation.reductions,
         route=result.best.method,
         reason=steps[0].reason,
         noise=problem.held_out.relative_noise,

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from skident.fitting.pruning import redundant_units
-from skident.network import FeedforwardNetwork, center_outputs, change_inputs, change_outputs, with_linear_skip
+from skident.network import FeedforwardNetwork, center_outputs, change_inputs, change_outputs
 from skident.oracle import OutOfBudgetError, probability_error
 
 from .attempt import Attempt, design_where_units_vary, max_error_over_deviation, relative_to_deviation
 from .contradictions import ROUNDING_STDS, contradiction, undetermined_signs, undetermined_weights
-from .diagnosis import clipping_hint, probability_hint
+from .diagnosis import clipping_hint
 from .further_samples import PROBABILITY_TOL, FurtherSamples, compare_further
 from .problem import Problem
 from .query_points import evenly_spaced_rows
@@ -58,6 +58,8 @@ class Validation:
         Whether far outputs, plateaus or further samples contradict the network; the attempt's `caveat` says how.
     further : FurtherSamples
         Held-out samples that were compared last, if the network explained the others.
+    reductions : list of str
+        The reductions that led to the network.
     """
 
     problem: Problem
@@ -72,6 +74,7 @@ class Validation:
     finished: bool
     contradicted: bool
     further: FurtherSamples = field(default_factory=FurtherSamples)
+    reductions: list = field(default_factory=list)
 
     @property
     def best(self):
@@ -158,15 +161,13 @@ class Validation:
         return float(np.max((residual - spacing / 2.0) / np.maximum(held_out.accuracy.std, np.finfo(float).tiny)))
 
 
-def validate(problem, result):
-    """Validate the best attempt of a result."""
+def validate(problem, result, reductions=()):
+    """Validate the best attempt of a result, which `reductions` led to."""
     with problem.oracle.budget.limit(_GRACE):
-        validation = _validation(problem, result)
+        validation = replace(_validation(problem, result), reductions=list(reductions))
         if validation.agrees:
             validation = _compared_further(validation)
-    if problem.skip is None:
-        return validation
-    return replace(validation, network=with_linear_skip(validation.network, problem.skip))
+    return validation
 
 
 def _compared_further(validation):
@@ -186,8 +187,7 @@ def _validation(problem, result):
     redundant, counted = _count_redundant(problem, best)
     hint = ""
     if best.error > max(_NEARLY_EXACT, problem.accepted_error):
-        outputs = oracle.output_center + oracle.output_scale * problem.held_out.outputs
-        hint = clipping_hint(oracle) + probability_hint(oracle, outputs)
+        hint = clipping_hint(oracle)
     network = change_inputs(best.network, -oracle.center / oracle.scale, 1.0 / oracle.scale)
     own_error, rounding = _at_own_inputs(network, problem)
     network = change_outputs(network, oracle.output_center, oracle.output_scale)

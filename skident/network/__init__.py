@@ -15,7 +15,7 @@ from ._convolution import Convolution
 from ._feedforward import FeedforwardNetwork
 from ._structure import NetworkStructure
 from ._transformers import named_method
-from .activations import ACTIVATIONS, Activation, Clip, LeakyReLU, clip, get_activation, leaky_relu
+from .activations import ACTIVATIONS, Activation, Bounded, Clip, LeakyReLU, bounded, clip, get_activation, leaky_relu
 from .architecture import Architecture
 from .partly_linear import PartlyLinear, partly_linear, with_linear_skip, with_skip_of_first_layer
 

@@ -49,6 +49,7 @@ class Activation:
 class Clip(Activation):
     low: tuple[float, ...]
     high: tuple[float, ...]
+    base: str
 
 class LeakyReLU(Activation):
     negative_slope: float

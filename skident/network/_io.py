@@ -8,7 +8,7 @@ import re
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as serialized
 
-from .activations import ACTIVATIONS, Clip, LeakyReLU, clip, is_built_in, leaky_relu
+from .activations import ACTIVATIONS, Bounded, LeakyReLU, bounded, clip, is_built_in, leaky_relu
 from .partly_linear import PartlyLinear, partly_linear
 from .paths import checked_destination
 
@@ -59,8 +59,8 @@ def load(path):
 
 def _written(activation):
     """Name of an activation in a file: its own, ``leaky_relu(0.01)`` with its slope, ``clip[[0.0], [1.0]]``."""
-    if isinstance(activation, Clip):
-        return f"clip{json.dumps([activation.low, activation.high])}"
+    if isinstance(activation, Bounded):
+        return f"{activation.base}{json.dumps([activation.low, activation.high])}"
     if isinstance(activation, PartlyLinear):
         return f"partly_linear({_written(activation.base)}, {activation.n_linear})"
     if isinstance(activation, LeakyReLU):
@@ -81,7 +81,7 @@ def _read(name, n_bounds):
         counts.append(int(partly[2]))
         if len(counts) > _MAX_LEVELS:
             raise ValueError(f"the file has an activation with more than {_MAX_LEVELS} levels of linear units.")
-    activation = _read_clip(name, n_bounds) if name.startswith("clip[") else name
+    activation = _read_bounded(name, n_bounds) if re.match(r"(clip|tanh|sigmoid|erf)\[", name) else name
     if activation is name and len(name) > _LONGEST_NAME:
         raise ValueError(f"the file has the unknown activation {name[:_LONGEST_NAME]!r}...")
     if slope := re.fullmatch(r"leaky_relu\(([-+.\de]+)\)", name):
@@ -91,18 +91,19 @@ def _read(name, n_bounds):
     return activation
 
 
-def _read_clip(name, n_bounds):
-    """A clip by ``clip[[low, ...], [high, ...]]``."""
+def _read_bounded(name, n_bounds):
+    """A clip by ``clip[[low, ...], [high, ...]]``, or a bounded activation by ``tanh[[low, ...], [high, ...]]``."""
+    base, _, text = name.partition("[")
     try:
-        bounds = json.loads(name.removeprefix("clip")) if name.count("[") == 3 and "{" not in name else None
+        bounds = json.loads(f"[{text}") if name.count("[") == 3 and "{" not in name else None
     except json.JSONDecodeError:
         bounds = None
     is_pair = isinstance(bounds, list) and [type(bound) for bound in bounds] == [list, list]
     if not is_pair or any(type(value) not in (int, float) for bound in bounds for value in bound):
-        raise ValueError(f"the file has a clip without two lists of numbers: {name[:_LONGEST_NAME]!r}...")
+        raise ValueError(f"the file has a {base} without two lists of numbers: {name[:_LONGEST_NAME]!r}...")
     if any(len(bound) not in (1, n_bounds) for bound in bounds):
-        raise ValueError(f"the file has a clip of {max(map(len, bounds))} bounds where {n_bounds} fit.")
-    return clip(*bounds)
+        raise ValueError(f"the file has a {base} of {max(map(len, bounds))} bounds where {n_bounds} fit.")
+    return clip(*bounds) if base == "clip" else bounded(base, *bounds)
 
 
 def _check_metadata(path, metadata):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .activations import Clip, clip, get_activation, is_built_in
+from .activations import Bounded, Clip, clip, get_activation, is_built_in
 from .calculus import layer_activations
 from .partly_linear import PartlyLinear
 
@@ -171,10 +171,10 @@ class NetworkParameters:
 
 def _check_bounds(hidden, output, n_outputs):
     """Refuse bounds per unit of a hidden layer, and a number of bounds that does not match the outputs."""
-    if isinstance(hidden, Clip) and len(hidden.low) > 1:
+    if isinstance(hidden, Bounded) and len(hidden.low) > 1:
         raise ValueError(f"activation={hidden.name!r}: a hidden layer has one low and one high for all units.")
-    if isinstance(output, Clip) and len(output.low) not in (1, n_outputs):
-        raise ValueError(f"clip has bounds for {len(output.low)} outputs, but the network has {n_outputs}.")
+    if isinstance(output, Bounded) and len(output.low) not in (1, n_outputs):
+        raise ValueError(f"{output.name} has bounds for {len(output.low)} outputs, but the network has {n_outputs}.")
 
 
 def _check_linear_units(activation, layer, width):
@@ -184,7 +184,7 @@ def _check_linear_units(activation, layer, width):
         n_linear, activation = n_linear + activation.n_linear, activation.base
     if n_linear > width:
         raise ValueError(f"layer {layer} has {width} units, and its activation {n_linear} linear ones.")
-    if n_linear and isinstance(activation, Clip) and len(activation.low) > 1:
+    if n_linear and isinstance(activation, Bounded) and len(activation.low) > 1:
         raise ValueError(f"layer {layer} has linear units, and so one low and one high for all others.")
 
 

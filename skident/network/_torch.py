@@ -10,7 +10,7 @@ from torch import nn
 
 from . import torch_activations
 from ._torch_maps import AffineMap, affine_map_of, reshaped, unreadable
-from .activations import ACTIVATIONS, Clip, LeakyReLU, clip, is_built_in, leaky_relu
+from .activations import ACTIVATIONS, Bounded, Clip, LeakyReLU, bounded, clip, is_built_in, leaky_relu
 from .partly_linear import PartlyLinear, partly_linear
 from .torch_activations import Erf, Quadratic, Sin
 
@@ -96,6 +96,9 @@ def _torch_activation(activation):
         return nn.LeakyReLU(activation.negative_slope)
     if isinstance(activation, Clip):
         return torch_activations.Clip(activation.low, activation.high)
+    if isinstance(activation, Bounded):
+        limits = ACTIVATIONS[activation.base].limits
+        return torch_activations.Bounded(makers[activation.base](), limits, activation.low, activation.high)
     if not is_built_in(activation):
         raise ValueError(f"to_torch knows the activations {sorted(ACTIVATIONS)}, got a custom {activation.name!r}.")
     return makers[activation.name]()
@@ -134,6 +137,8 @@ def _activation_name(path, module):
         if module.num_parameters != 1:
             raise unreadable(path, module, "only a PReLU with one slope for all units is supported")
         return leaky_relu(module.weight.item())
+    if isinstance(module, torch_activations.Bounded):
+        return bounded(_activation_name(path, module.base), module.low.tolist(), module.high.tolist())
     if isinstance(module, torch_activations.Clip):
         return clip(module.low.tolist(), module.high.tolist())
     if isinstance(module, nn.Hardtanh) and (module.min_val, module.max_val) != (-1, 1):  # ReLU6 is one of these

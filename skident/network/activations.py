@@ -11,9 +11,11 @@ from scipy.special import erf, expit
 __all__ = [
     "ACTIVATIONS",
     "Activation",
+    "Bounded",
     "Clip",
     "LeakyReLU",
     "alike",
+    "bounded",
     "clip",
     "get_activation",
     "is_built_in",
@@ -234,6 +236,73 @@ def leaky_relu(negative_slope=0.01):
 
 
 @dataclass(frozen=True)
+class _BoundedJet:
+    """A saturating activation between other limits, and its derivatives, picklable; limits per column or for all."""
+
+    base: str
+    low: tuple
+    high: tuple
+
+    def __call__(self, z, order):
+        (low, high), limits = np.array([self.low, self.high]), ACTIVATIONS[self.base].limits
+        slope = (high - low) / (limits[1] - limits[0])
+        value, *derivatives = ACTIVATIONS[self.base].jet(z, order)
+        return (low + slope * (value - limits[0]), *(slope * d for d in derivatives))
+
+
+@dataclass(frozen=True)
+class Bounded(Activation):
+    """A saturating activation between other limits, an output activation; `bounded` makes one.
+
+    Parameters
+    ----------
+    low, high : tuple of float
+        One limit per output, or one for all.
+    base : str
+        Name of the activation.
+    """
+
+    low: tuple = (-1.0,)
+    high: tuple = (1.0,)
+    base: str = "tanh"
+
+
+def bounded(base, low, high):
+    """The output activation ``low + (high - low) (g(z) - g(-inf)) / (g(inf) - g(-inf))`` of a saturating one g.
+
+    Parameters
+    ----------
+    base : {"tanh", "sigmoid", "erf"}
+        Name of g.
+    low, high : float or array-like of shape (m_L,)
+        Limits of the outputs.
+
+    Returns
+    -------
+    Bounded
+
+    Raises
+    ------
+    ValueError
+        If the activation does not saturate, limits are not finite, or a lower one is not below its upper one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skident.network import bounded
+    >>> g = bounded("tanh", 0.0, 10.0)
+    >>> print(g.name, g(np.array([-20.0, 0.0, 20.0])))
+    tanh(0, 10) [ 0.  5. 10.]
+    """
+    if base not in ACTIVATIONS or not ACTIVATIONS[base].saturating:
+        raise ValueError(f"base must be one of tanh, sigmoid and erf, got {base!r}.")
+    low, high, bounds = _checked_bounds(low, high)
+    if not np.all(np.isfinite([low, high])):
+        raise ValueError(f"low and high must be finite, got low={low}, high={high}.")
+    return Bounded(f"{base}{bounds}", _BoundedJet(base, low, high), low=low, high=high, base=base)
+
+
+@dataclass(frozen=True)
 class _ClipJet:
     """``min(max(z, low), high)`` and its derivatives, picklable; bounds per column or one for all."""
 
@@ -247,7 +316,7 @@ class _ClipJet:
 
 
 @dataclass(frozen=True)
-class Clip(Activation):
+class Clip(Bounded):
     """``g(z) = min(max(z, low), high)``, an output activation; `clip` makes one.
 
     Parameters
@@ -256,8 +325,7 @@ class Clip(Activation):
         One bound per output, or one for all; infinite where there is none.
     """
 
-    low: tuple = (-np.inf,)
-    high: tuple = (np.inf,)
+    base: str = "clip"
 
 
 def clip(low=-np.inf, high=np.inf):
@@ -285,6 +353,12 @@ def clip(low=-np.inf, high=np.inf):
     >>> print(g.name, g(np.array([-2.0, 0.5, 3.0])))
     clip(-1, 2.5) [-1.   0.5  2.5]
     """
+    low, high, bounds = _checked_bounds(low, high)
+    return Clip(f"clip{bounds}", _ClipJet(low, high), smooth=False, low=low, high=high)
+
+
+def _checked_bounds(low, high):
+    """Bounds as tuples of one or one per output, and their text; ValueError if they are none."""
     try:
         low, high = np.broadcast_arrays(*(np.atleast_1d(np.asarray(bound, dtype=float)) for bound in (low, high)))
     except (TypeError, ValueError) as error:
@@ -293,11 +367,8 @@ def clip(low=-np.inf, high=np.inf):
         raise ValueError(f"low must be below high for every output, got low={low}, high={high}.")
     low, high = (tuple(float(v) + 0.0 for v in bound) for bound in (low, high))
     if len(set(low)) == len(set(high)) == 1:
-        low, high = low[:1], high[:1]
-        name = f"clip({low[0]:.6g}, {high[0]:.6g})"
-    else:
-        name = f"clip(low and high of {len(low)} outputs)"
-    return Clip(name, _ClipJet(low, high), smooth=False, low=low, high=high)
+        return low[:1], high[:1], f"({low[0]:.6g}, {high[0]:.6g})"
+    return low, high, f"(low and high of {len(low)} outputs)"
 
 
 def get_activation(name: str | Activation) -> Activation:

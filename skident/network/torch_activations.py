@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-__all__ = ["Clip", "Erf", "PartlyLinear", "Quadratic", "Sin"]
+__all__ = ["Bounded", "Clip", "Erf", "PartlyLinear", "Quadratic", "Sin"]
 
 
 class Sin(nn.Module):
@@ -76,6 +76,28 @@ class Clip(nn.Module):
         torch.Tensor of the same shape
         """
         return torch.clamp(z, self.low.to(z.dtype), self.high.to(z.dtype))
+
+
+class Bounded(Clip):
+    """An activation between other limits (low, high), one pair for all columns or one per column."""
+
+    def __init__(self, base, limits, low, high):
+        super().__init__(low, high)
+        self.base, self.limits = base, limits
+
+    def forward(self, z):
+        """The activation, shifted and scaled.
+
+        Parameters
+        ----------
+        z : torch.Tensor of shape (..., columns)
+
+        Returns
+        -------
+        torch.Tensor of the same shape
+        """
+        low, high = self.low.to(z.dtype), self.high.to(z.dtype)
+        return low + (high - low) * (self.base(z) - self.limits[0]) / (self.limits[1] - self.limits[0])
 
 
 class PartlyLinear(nn.Module):

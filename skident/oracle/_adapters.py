@@ -131,6 +131,16 @@ class SharedBox:
         self.hessian = lambda X: oracle.derivatives_at_inputs("Hessian", X)
 
 
+class SpanBox:
+    """A black box at inputs in the span of a basis (D, r) of standardized coordinates, with derivatives by these."""
+
+    def __init__(self, box, to_inputs, scale, basis):
+        self.differentiable, scaled = box.differentiable, scale[:, None] * basis
+        self.values = lambda C: box.values(to_inputs(C @ basis.T))
+        self.jacobian = lambda C: box.jacobian(to_inputs(C @ basis.T)) @ scaled
+        self.hessian = lambda C: scaled.T @ box.hessian(to_inputs(C @ basis.T)) @ scaled
+
+
 class _ValueBox:
     """Function values only."""
 

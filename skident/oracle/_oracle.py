@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ._adapters import SharedBox, adapt, exact_derivatives, values_of
+from ._adapters import SharedBox, SpanBox, adapt, exact_derivatives, values_of
 from ._chunks import ChunkSize
 from ._coordinates import Coordinates
 from ._differences import difference_hessian, difference_jacobian
@@ -17,6 +17,7 @@ from ._output_scaling import OutputScaling
 from ._outputs import refuse_infinite, refuse_labels, table_of, training_hint
 from ._parallel import ParallelQueries
 from .budget import Budget, OutOfBudgetError
+from .extremes import Extremes
 
 __all__ = ["DERIVATIVES", "Oracle"]
 
@@ -136,7 +137,7 @@ class Oracle(OutputScaling, Coordinates, ParallelQueries):
         super().__init__(n_inputs, center, scale, input_range)
         differentiable = self._box.differentiable and response == "predict"
         self.exact = differentiable and derivatives != "finite_difference"
-        self.step_size, self.chunk_rows = step_size, chunk_rows
+        self.step_size, self.chunk_rows, self.is_span, self.outputs = step_size, chunk_rows, False, ()
         self.n_derivatives, self.n_outputs, self._n_columns = 0, None, None
         self.one_dimensional, self.budget, self.exhausted = False, Budget() if budget is None else budget, None
         self._chunk_size = ChunkSize(n_inputs, self.budget.max_seconds)
@@ -180,7 +181,9 @@ class Oracle(OutputScaling, Coordinates, ParallelQueries):
         Oracle
         """
         place = {"center": self.center, "scale": self.scale, "budget": self.budget}
-        return Oracle(self._box, self.n_inputs, response=response, **place)
+        other = Oracle(self._box, self.n_inputs, response=response, **place)
+        other.outputs = self.outputs
+        return other
 
     def as_black_box(self):
         """This oracle as the black box of another oracle.
@@ -208,6 +211,25 @@ class Oracle(OutputScaling, Coordinates, ParallelQueries):
         other.scale, other.output_scale = factor * self.scale, factor * self.output_scale
         accuracy = self.accuracy
         other.accuracy = replace(accuracy, std=accuracy.std / factor, removed_offset=accuracy.removed_offset / factor)
+        return other
+
+    def within(self, basis):
+        """This oracle at inputs in the span of an orthonormal basis, in its coordinates.
+
+        Parameters
+        ----------
+        basis : ndarray of shape (D, r)
+            Of standardized coordinates.
+
+        Returns
+        -------
+        Oracle
+            ``c -> f(basis @ c)`` of r inputs without center and scale: same black box, outputs and budget.
+        """
+        other = copy.copy(self)
+        other._box, other.n_inputs = SpanBox(self._box, self.to_inputs, self.scale, basis), basis.shape[1]
+        other.is_span = basis.shape[1] < self.n_inputs
+        other.center, other.scale, other.extremes = np.zeros(other.n_inputs), np.ones(other.n_inputs), Extremes()
         return other
 
     def __call__(self, U):

@@ -35,7 +35,7 @@ class OutputScaling:
         self.constant_outputs = np.zeros(1, dtype=bool)
         self._is_standardized = isinstance(self._box, SharedBox)
         self.accuracy = self._box.accuracy if self._is_standardized else EXACT
-        self.extremes, self.output_bounds = Extremes(), None
+        self.extremes, self.output_bounds, self.uncertainty = Extremes(), None, None
 
     def n_independent_outputs(self, n_outputs):
         """Numbers per query: n_outputs, less one for the logits of three or more classes, which sum to zero."""
@@ -52,8 +52,8 @@ class OutputScaling:
                 self.extremes.update(X, Y)
             if self.output_bounds is None:
                 return Y, np.zeros(len(Y))
-            low, high = self.output_bounds
-            return Y, np.where(np.all((low < Y) & (high > Y), axis=1), 0.0, np.inf)
+            inside = np.all((self.output_bounds[0] < Y) & (self.output_bounds[1] > Y), axis=1)
+            return Y, np.where(inside, self.uncertainty(Y) if self.uncertainty else 0.0, np.inf)
         if not self._precision_is_known and determines_precision(Y):
             self.precision, self._precision_is_known = precision_of(Y), True
         return logits_from_probabilities(Y, self.precision)

@@ -165,6 +165,11 @@ def known_network(box):
     if is_onnx_file(box):
         return FeedforwardNetwork.from_onnx(box)
     if isinstance(getattr(box, "network_", None), FeedforwardNetwork):
+        if getattr(box, "_reduced_outputs", None) is not None:
+            raise ValueError(
+                f"network_ of this {type(box).__name__} is what comes before its outputs ({box._reduced_outputs}), not "
+                "the whole model: call predict for the outputs, or pass network_ itself for the part before them."
+            )
         return box.network_
     if hasattr(box, "predict"):
         return FeedforwardNetwork.from_sklearn(box)

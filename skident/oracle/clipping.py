@@ -1,22 +1,19 @@
-"""Detect whether a model clips its inputs, and where, or its outputs."""
+"""Detect whether a model clips its inputs, and where."""
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 
 from skident.budget.constants import CONSTANT_TOL
 from skident.optim import bisect
 
-__all__ = ["detect_clipped_outputs", "detect_clipped_inputs"]
+__all__ = ["detect_clipped_inputs"]
 
 _FAR = 1e4  # standard deviations of an input: units with weight norms above 0.01 are saturated or linear there
 _CHECK_STEP = 1e-2  # standard deviations before the border at which the outputs must change at full rate
 _N_BISECTIONS = 40  # 1e4 / 2^40 = 1e-8 standard deviations
 _MIN_CHANGE = 1e-7  # of the outputs' range, per step; a tanh that becomes constant in float64 has moved by 1e-15
 _RATE_RANGE = (1.8, 2.2)  # change over two steps over that of one: 2 at a full rate, less or more for a smooth curve
-_MIN_SHARE = 0.3  # of the lines that end in one output; lines of other outputs may end anywhere
 
 
 def detect_clipped_inputs(oracle, n_base=3, rng=None):
@@ -24,7 +21,7 @@ def detect_clipped_inputs(oracle, n_base=3, rng=None):
 
     Along one input, a model that clips is exactly constant beyond a border and changes at full rate before it.
     Saturating units become constant gradually. If the outputs beyond a border do not depend on the other inputs either,
-    the outputs are clipped (`detect_clipped_outputs`). Each border is the last place where the outputs differ from
+    the outputs are clipped, or at rest. Each border is the last place where the outputs differ from
     those far out, by 40 steps of bisection with ``2 D n_base`` queries each.
 
     >>> import numpy as np
@@ -36,51 +33,6 @@ def detect_clipped_inputs(oracle, n_base=3, rng=None):
     >>> print(high.round(4))
     [5. 5.]
     """
-    lines = _along_inputs(oracle, n_base, rng)
-    clipped = lines.border & lines.others_matter
-    edges = np.where(clipped, lines.sign * lines.right, lines.sign * np.inf).reshape(n_base, oracle.n_inputs, 2)
-    low, high = edges[:, :, 0].max(axis=0), edges[:, :, 1].min(axis=0)
-    return oracle.to_inputs(low), oracle.to_inputs(high)
-
-
-def detect_clipped_outputs(oracle, n_base=3, rng=None):
-    """Which outputs (m_L,) a model clips.
-
-    The lines are those of `detect_clipped_inputs`. Beyond the border of a clipped input, the outputs still depend on
-    the other inputs. Beyond that of a clipped output they do not, and lines along different inputs end in the same
-    largest or smallest output.
-
-    >>> import numpy as np
-    >>> from skident.oracle import Oracle
-    >>> from skident.oracle.clipping import detect_clipped_outputs
-    >>> print(detect_clipped_outputs(Oracle(lambda X: np.clip(X, -4, 5) + X[:, ::-1], 2)))
-    [False False]
-    >>> print(detect_clipped_outputs(Oracle(lambda X: np.clip(X.sum(axis=1), -4, 5), 2)))
-    [ True]
-    """
-    lines = _along_inputs(oracle, n_base, rng)
-    ended = lines.border & ~lines.others_matter
-    if not ended.any():
-        return np.zeros(oracle.n_outputs, dtype=bool)
-    ends, tol = lines.far[ended], np.maximum(lines.tol, np.finfo(float).tiny)
-    at_top = (ends >= lines.far.max(axis=0) - tol).mean(axis=0)
-    at_bottom = (ends <= lines.far.min(axis=0) + tol).mean(axis=0)
-    return np.maximum(at_top, at_bottom) > _MIN_SHARE
-
-
-class _Lines(NamedTuple):
-    """Lines along the inputs, (n_base 2 D,) of them, from near a base point to far out."""
-
-    sign: np.ndarray
-    far: np.ndarray  # outputs far out, (lines, m_L)
-    right: np.ndarray  # distance from which the outputs are constant
-    border: np.ndarray  # whether they become constant abruptly
-    others_matter: np.ndarray  # whether the outputs far out still differ between base points
-    tol: float  # difference of outputs that counts as none
-
-
-def _along_inputs(oracle, n_base, rng):
-    """Lines from every base point along every input in both directions: D negative and positive ones in turn."""
     rng = np.random.RandomState(0) if rng is None else rng
     D = oracle.n_inputs
     base = np.repeat(rng.standard_normal((n_base, D)), 2 * D, axis=0)
@@ -106,4 +58,6 @@ def _along_inputs(oracle, n_base, rng):
     abrupt = (near > _MIN_CHANGE * scale) & (ratio > _RATE_RANGE[0]) & (ratio < _RATE_RANGE[1])
     border = constant & abrupt & (right > 2.0 * _CHECK_STEP)
     others_matter = np.ptp(far.reshape(n_base, 2 * D, -1), axis=0).max(axis=1) > tol
-    return _Lines(sign, far, right, border, np.tile(others_matter, n_base), tol)
+    edges = sign * np.where(border & np.tile(others_matter, n_base), right, np.inf)
+    low, high = edges.reshape(n_base, D, 2)[:, :, 0].max(axis=0), edges.reshape(n_base, D, 2)[:, :, 1].min(axis=0)
+    return oracle.to_inputs(low), oracle.to_inputs(high)

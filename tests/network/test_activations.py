@@ -12,6 +12,7 @@ from skident.datasets import make_network
 from skident.network import (
     ACTIVATIONS,
     FeedforwardNetwork,
+    bounded,
     change_inputs,
     change_outputs,
     clip,
@@ -175,7 +176,31 @@ def test_torch_modules_that_clip():
         assert network.activations[-1] == clip(*bounds)
 
 
+@pytest.mark.parametrize("base", ["tanh", "sigmoid", "erf"])
+@pytest.mark.parametrize("bounds", [(-0.2, 5.0), ([-0.2, 1.0], [0.3, 1.5])], ids=["one for all", "one per output"])
+def test_a_saturating_activation_between_other_limits(base, bounds, tmp_path):
+    plain = make_network((4, 5, 2), activation="relu", output_activation=base, random_state=0)
+    network = FeedforwardNetwork(plain.weights, plain.biases, "relu", bounded(base, *bounds))
+    (low, high), limits = np.array(bounds), get_activation(base).limits
+    slope = (high - low) / (limits[1] - limits[0])
+    np.testing.assert_allclose(network(X), low + slope * (plain(X) - limits[0]), atol=1e-14)
+    np.testing.assert_allclose(network.jacobian(X), np.reshape(slope, (-1, 1)) * plain.jacobian(X), atol=1e-13)
+    np.testing.assert_allclose(network.canonical()(X), network(X), atol=1e-14)
+    network.save(tmp_path / "n.safetensors")
+    assert FeedforwardNetwork.load(tmp_path / "n.safetensors") == network == pickle.loads(pickle.dumps(network))
+    module = network.to_torch()
+    np.testing.assert_allclose(module(torch.from_numpy(X)).detach().numpy(), network(X), atol=1e-14)
+    assert FeedforwardNetwork.from_torch(module) == network
+    if base != "erf":  # onnxruntime has no erf in double precision
+        session = onnxruntime.InferenceSession(network.to_onnx().SerializeToString())
+        np.testing.assert_allclose(session.run(None, {"X": X})[0], network(X), atol=1e-13)
+
+
 def test_bounds_that_are_none():
+    with pytest.raises(ValueError, match="must be finite"):
+        bounded("tanh", 0.0, np.inf)
+    with pytest.raises(ValueError, match="must be one of tanh, sigmoid and erf"):
+        bounded("relu", 0.0, 1.0)
     for bounds in ((1.0, 1.0), (2.0, [3.0, 1.0]), (np.nan, 1.0)):
         with pytest.raises(ValueError, match="low must be below high"):
             clip(*bounds)

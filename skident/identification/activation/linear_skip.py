@@ -6,7 +6,7 @@ import numpy as np
 
 from ..constants import FARTHEST, SAME
 
-__all__ = ["WithoutLinearPart", "far_linear_part"]
+__all__ = ["far_linear_part"]
 
 _STEP = 1e-2  # of the differences, over the distance: a unit changes on one in some hundred, and rounding stays 1e-14
 _POINTS = 8  # at which gradients are compared (budget: 2 D queries each)
@@ -30,15 +30,3 @@ def far_linear_part(oracle, rng):
         return None
     same = np.mean(np.abs(gradients - shared) <= SAME * largest, axis=0)
     return shared if same.min() >= _AGREEING else None
-
-
-class WithoutLinearPart:
-    """A black box less ``X @ matrix``; it can be pickled."""
-
-    def __init__(self, oracle, matrix):
-        self._outputs, self._matrix = oracle.raw_outputs, matrix
-
-    def __call__(self, X):
-        Y = self._outputs(X)
-        Y = np.asarray(Y.detach() if getattr(Y, "requires_grad", False) else Y, dtype=float)
-        return Y - (X @ self._matrix).reshape(Y.shape)

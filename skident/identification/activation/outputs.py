@@ -131,9 +131,11 @@ class PreActivationOracle:
     def query(self, U):
         """Values (n, m_L) before the activation at inputs U (n, D), and bounds of their errors.
 
-        If an output has reached a limit, the value is the largest possible one, and the error infinite.
+        If an output has reached a limit, the value is the largest possible one, and the error infinite, as of outputs
+        and logits that are lost.
         """
-        Y, precision = _raw_outputs(self._oracle, U), self._oracle.precision
+        Y, lost = self._oracle.query(U)
+        Y, precision = self._oracle.output_center + self._oracle.output_scale * Y, self._oracle.precision
         if self._name == "softmax":
             Z, error = logits_from_probabilities(np.maximum(Y, 0.0), precision)
             Z = np.hstack([-0.5 * Z, 0.5 * Z]) if Z.shape[1] == 1 else Z
@@ -144,7 +146,8 @@ class PreActivationOracle:
         error = _rounding(precision) * np.maximum(np.abs(Y), np.finfo(float).tiny) + noise
         if self._name == "sigmoid" and precision.is_coarse_binary:
             error = np.maximum(error, probability_bounds(Y, precision))
-        return inverse(self._name, Y, error)
+        Z, error = inverse(self._name, Y, error)
+        return Z, error + lost[:, None]
 
 
 def _raw_outputs(oracle, U):

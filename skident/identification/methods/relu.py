@@ -317,6 +317,7 @@ def _with_shared_jacobians(problem):
         reach = _reach_of_logits(oracle, problem.rng) if oracle.response == "predict_proba" else np.inf
         accurate = problem.options.weight_dtype is not None or problem.options.tol < _SMALL_TOL
         further = {"max_polished": _MAX_POLISHED} if accurate else {}
+        further["least_units"] = oracle.n_inputs if oracle.is_span else 0
         network = find_network(oracle, oracle.n_inputs, output_error, problem.rng, entry["progress"], reach, **further)
     return _attempt(problem, network, not _has_alike_units(network), "", {})
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from onnx import TensorProto, checker, helper, numpy_helper
 
-from ..activations import ACTIVATIONS, Clip, LeakyReLU, is_built_in
+from ..activations import ACTIVATIONS, Bounded, Clip, LeakyReLU, get_activation, is_built_in
 from ..partly_linear import PartlyLinear
 
 __all__ = ["network_model", "write_model"]
@@ -84,6 +84,8 @@ def _activation_nodes(activation, values, dtype):
     name = f"{values}_{activation.name}"
     if isinstance(activation, Clip):
         return _clip_nodes(activation, values, dtype)
+    if isinstance(activation, Bounded):
+        return _bounded_nodes(activation, values, dtype)
     if isinstance(activation, PartlyLinear):
         return _partly_linear_nodes(activation, values, dtype)
     if isinstance(activation, LeakyReLU):
@@ -113,6 +115,19 @@ def _clip_nodes(activation, values, dtype):
             nodes.append(helper.make_node(kind, [values, f"{name}_bound"], [name], name=name))
             values = name
     return nodes or [helper.make_node("Identity", [values], [f"{values}_clip"], name=f"{values}_clip")], tensors
+
+
+def _bounded_nodes(activation, values, dtype):
+    """An activation between other limits: a factor and a summand after it."""
+    base = get_activation(activation.base)
+    nodes, tensors = _activation_nodes(base, values, dtype)
+    low, high = np.array([activation.low, activation.high])
+    factor = (high - low) / (base.limits[1] - base.limits[0])
+    for kind, operand in (("Mul", factor), ("Add", low - factor * base.limits[0])):
+        name = f"{values}_{kind.lower()}"
+        tensors.append(_tensor(operand, dtype, f"{name}_operand"))
+        nodes.append(helper.make_node(kind, [*nodes[-1].output, f"{name}_operand"], [name], name=name))
+    return nodes, tensors
 
 
 def _partly_linear_nodes(activation, values, dtype):

@@ -8,7 +8,6 @@ from skident.datasets import make_network
 from skident.identification.piecewise.several_outputs import network as several_outputs
 from skident.identification.piecewise.several_outputs.eliminated_layers import solved_by_elimination
 from skident.identification.piecewise.several_outputs.first_layer import points_off_boundaries
-from skident.identification.piecewise.several_outputs.input_span import InputSpan, SpanSearch
 from skident.identification.piecewise.several_outputs.jacobian_polish import Linearized, polished_on_jacobians
 from skident.identification.piecewise.several_outputs.lines_across import line_across_missing
 from skident.identification.piecewise.several_outputs.network import find_network
@@ -127,21 +126,21 @@ def test_rate_of_networks(shape):
 
 
 def test_units_of_the_second_layer_that_are_inactive_near_the_center():
-    """Outputs of the first layer with few large entries activate them: 58 of 60 units, 54 without these."""
+    """Outputs of the first layer with few large entries activate them: 94 % of 348 units, 90 % without these."""
     n_found = 0
     for seed in range(5):
-        network = planted((40, 36, 12, 5), seed)
+        network = planted((36, 36, 12, 5), seed)
         V, c = network.weights[1].copy(), network.biases[1].copy()
         V[:, :3] -= 0.7 * V[:, :3].std(axis=0)
         c[:3] = -0.7 * np.linalg.norm(V[:, :3], axis=0)
         network = network.with_parameters(
             [network.weights[0], V, network.weights[2]], [network.biases[0], c, network.biases[2]]
         )
-        found = find_network(network, 40, np.full(5, ERROR), np.random.RandomState(seed))
-        X = np.random.RandomState(99).standard_normal((500, 40))
+        found = find_network(network, 36, np.full(5, ERROR), np.random.RandomState(seed), least_units=36)
+        X = np.random.RandomState(99).standard_normal((500, 36))
         assert np.abs(found(X) - network(X)).max() < 1e-9
         n_found += found.layer_widths[1]
-    assert n_found >= 57
+    assert n_found >= 55
 
 
 def probabilities_of(network):
@@ -209,36 +208,6 @@ def test_units_that_are_rarely_active_are_so_at_some_roomy_points():
         np.maximum(X @ network.weights[0] + biases[0], 0.0) @ network.weights[1] + biases[1] > 0.0, axis=0
     )
     assert n_active.min() >= 6 and room.min() > 0.0
-
-
-def test_span_of_the_first_layer():
-    """Its dimension is the width, and long steps orthogonal to it remove the error of the weights outside of it."""
-    network, rng = planted((40, 12, 8, 4), 0), np.random.RandomState(0)
-    space = Space(network, 40, np.full(4, ERROR), np.sqrt(40))
-    basis = SpanSearch(space, rng).extended(8).basis
-    W = network.weights[0]
-    assert basis.shape == (40, 12) and np.linalg.norm(W - basis @ (basis.T @ W)) < 1e-8 * np.linalg.norm(W)
-    turned = np.linalg.qr(basis + 1e-9 * rng.standard_normal(basis.shape))[0]
-    inner = network.with_parameters([turned.T @ W, *network.weights[1:]], network.biases)
-    found = InputSpan(turned).in_all_inputs(space, inner, rng)
-    assert np.linalg.norm(turned @ (turned.T @ W) - W) > 1e-9 * np.linalg.norm(W)
-    assert np.linalg.norm(found.weights[0] - W) < 1e-12 * np.linalg.norm(W)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_span_of_a_layer_whose_units_mostly_rest_near_the_center(seed):
-    """Some Jacobians near the center are zero, and others have few dimensions."""
-    network = planted((80, 40, 20, 8), seed)
-    b = [network.biases[0] - 8.0, network.biases[1] - 16.0, network.biases[2]]
-    network = network.with_parameters(network.weights, b)
-    space = Space(network, 80, np.full(8, ERROR), np.sqrt(80))
-    assert SpanSearch(space, np.random.RandomState(0)).extended(8).basis.shape == (80, 40)
-
-
-def test_weights_that_fill_all_inputs_have_no_narrow_span():
-    network = planted((12, 12, 8, 4), 0)
-    space = Space(network, 12, np.full(4, ERROR), np.sqrt(12))
-    assert SpanSearch(space, np.random.RandomState(0)).extended(8) is None
 
 
 def test_units_that_are_rarely_active_are_as_accurate():
@@ -588,7 +557,7 @@ def test_a_wide_first_layer_in_the_default_call():
     identifier = NetworkIdentifier(lambda U: network(U), random_state=0)
     identifier.fit(np.random.RandomState(0).standard_normal((100, 12)))
     assert identifier.report_.exact and identifier.layer_widths_ == network.layer_widths
-    assert identifier.report_.stages[0].name == "layers (shared Jacobians)"
+    assert "layers (shared Jacobians)" in [stage.name for stage in identifier.report_.stages]
 
 
 def test_default_call():
@@ -596,7 +565,7 @@ def test_default_call():
     X = np.random.RandomState(0).standard_normal((100, 30))
     identifier = NetworkIdentifier(lambda U: network(U), random_state=0).fit(X)
     assert identifier.report_.exact and identifier.layer_widths_ == (16, 10, 4)
-    assert identifier.report_.stages[0].name == "layers (shared Jacobians)"
+    assert "layers (shared Jacobians)" in [stage.name for stage in identifier.report_.stages]
 
 
 @pytest.mark.parametrize("seed", range(3))

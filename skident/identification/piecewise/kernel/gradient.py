@@ -55,6 +55,8 @@ def gradients_at(probe, centers, gaps, rng, accurate=False):
     piece was detected.
     """
     n, D = centers.shape
+    if n == 0:
+        return np.empty((0, probe.n_outputs, D)), np.empty(0)
     frame = lapack.qr(rng.standard_normal((D, D)))[0]
     size = rows_at_once(CHUNK_COPIES * 8 * D**2, at_most=max(1, _CHUNK_NUMBERS // D**2))
     parts = []

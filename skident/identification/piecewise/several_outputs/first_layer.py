@@ -41,10 +41,10 @@ _OFF = 1e-4  # distance of a critical point from the next boundary, in units of 
 _AIMED = 4  # lines that are aimed at a second-layer unit
 
 
-def find_first_layer(space, rng, n_units, lines):
+def find_first_layer(space, rng, lines):
     """The `PlaneSearch` of the first layer: complete once deeper normals lie in the normals' span.
 
-    `n_units` are expected; there are fewer only if many lines show no more. Its lines are appended to the list `lines`.
+    Its lines are appended to the list `lines`.
     """
     D = space.n_coordinates
     search = PlaneSearch(space.unit, False, D, len(space.output_error))
@@ -58,7 +58,7 @@ def find_first_layer(space, rng, n_units, lines):
         search.confirm(line)
         which = search.explained(line)
         search.insert_known(line, which)
-        if index > 0 and _spans(search) and (len(search) >= n_units or index >= _MANY_LINES):
+        if index > 0 and _spans(search) and (len(search) >= space.least_units or index >= _MANY_LINES):
             again = search.forget_inaccurate(line, which, _FIRST_ACCURATE)
             line.normals[which < 0] = 0.0  # deeper ones need no normals: those of the first lines suffice
             measure_again(space, search, line, which, again, rng)

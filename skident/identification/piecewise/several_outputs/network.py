@@ -12,7 +12,6 @@ from skident.oracle import NotIdentified, OutOfBudgetError
 
 from ...constants import RCOND, READOUT_RADII
 from .first_layer import find_first_layer, has_more_layers, points_off_boundaries, second_layer_units_on, signed_layer
-from .input_span import InputSpan, SpanSearch
 from .jacobian_polish import polished_on_jacobians
 from .orthant import LEAST_VALUE, SecondLayer
 from .shared_jacobians import MIN_OUTPUTS, STAGE, Space
@@ -20,7 +19,6 @@ from .wide_layers import WideLayers
 
 __all__ = ["MIN_OUTPUTS", "find_network"]
 
-_SPAN_JACOBIANS = (8, 24)  # least numbers from which the span is taken: four points and their opposites hide few units
 _MAX_ATTEMPTS = 3  # from new lines: a unit of the first layer may hide beside others on both of the first lines
 _MAX_ROUNDS = 4  # of further lines if units of the second layer are missing: a new attempt costs the first layer again
 _LEAST_LINES = 4  # of a first layer that is wider than the input: fewer do not show all of its units
@@ -52,74 +50,36 @@ _SAMPLES_PER_UNIT = 8  # of the second layer, to which the output layer is fitte
 _READOUT_SAMPLES = 40  # beside these
 
 
-def find_network(query, n_inputs, output_error, rng, callback=None, reach=np.inf, *, max_polished=_MAX_POLISHED):
+def find_network(
+    query, n_inputs, output_error, rng, callback=None, reach=np.inf, *, max_polished=_MAX_POLISHED, least_units=0
+):
     """The `FeedforwardNetwork` with two hidden ReLU layers that has the outputs of `query`, (n, D) to (n, m_L).
 
     Inputs are standardized, widths unknown, and the first layer is not wider than the input. `output_error` (m_L,) is
-    the error of the outputs near the center, `reach` the distance beyond which they may be lost. Jacobians at random
-    points show the span of the first layer's weights, with ``D + 12`` queries each; the rest follows within it. The
-    network is fitted to Jacobians, and one of up to `max_polished` parameters to outputs then, to rounding. A first
-    layer that is wider than the input is recovered from the directions of jumps. Raises `NotIdentified` if there is
-    another number of layers; the network must be validated on further samples.
+    the error of the outputs near the center, `reach` the distance beyond which they may be lost; the first layer has
+    `least_units` or more. The network is fitted to Jacobians, and one of up to `max_polished` parameters to outputs
+    then, to rounding. A first layer that is wider than the input is recovered from the directions of jumps. Raises
+    `NotIdentified` if there is another number of layers; the network must be validated on further samples.
     """
-    space = Space(query, n_inputs, output_error, np.sqrt(n_inputs), reach)
-    network = _within_span(space, rng, callback, max_polished)
-    if network is not None:
-        return network
-    # No span is narrower, or units outside of it are active at none of the random points.
+    space = Space(query, n_inputs, output_error, np.sqrt(n_inputs), reach, least_units)
     lines = []
     try:
-        network, jacobians = _from_new_lines(space, rng, callback, 0, lines)
+        network, jacobians = _from_new_lines(space, rng, callback, lines)
     except NotIdentified as error:
         if error.reason != "wide":
             raise
     else:
-        return _polished_within(InputSpan.of(network), space, network, jacobians, rng, max_polished)
+        found = _polished(space, network, jacobians, rng, max_polished)
+        return found if len(_unexplained(space, found, rng)) == 0 else network  # Jacobians show missing units
     return _wide(space, lines, rng, callback, max(max_polished, _MAX_POLISHED_WIDE))
 
 
-def _within_span(space, rng, callback, max_polished):
-    """The network within the span of the first layer's weights, or None if that is not narrow, or not recovered."""
-    search, dimension = SpanSearch(space, rng), 0
-    for n_jacobians in _SPAN_JACOBIANS:
-        span = search.extended(n_jacobians)
-        if span is None or span.basis.shape[1] == dimension:
-            return None
-        inner = span.space(space)
-        dimension = inner.n_coordinates
-        try:
-            network, jacobians = _from_new_lines(inner, rng, callback, dimension)
-            network = span.in_all_inputs(space, _polished(inner, network, jacobians, rng, max_polished), rng)
-        except NotIdentified as error:
-            if error.reason in ("shallow", "deep"):
-                raise
-        else:
-            if len(_unexplained(space, network, rng)) == 0:
-                return network
-    return None
-
-
-def _polished_within(span, space, network, jacobians, rng, max_polished):
-    """The network after fits within the span of its first layer, if that is narrow: they need fewer queries."""
-    if span is not None:
-        inner = span.space(space)
-        found = span.in_all_inputs(space, _polished(inner, span.within(network), [], rng, max_polished), rng)
-        if len(_unexplained(space, found, rng)) == 0:
-            return found
-    found = _polished(space, network, jacobians, rng, max_polished)
-    return found if len(_unexplained(space, found, rng)) == 0 else network  # Jacobians where missing units are active
-
-
-def _from_new_lines(space, rng, callback, n_units=0, lines=None):
-    """The network and Jacobians from several attempts, each with new lines, with `n_units` first units at least.
-
-    `lines` are then those of the last attempt.
-    """
-    lines = [] if lines is None else lines
+def _from_new_lines(space, rng, callback, lines):
+    """The network and Jacobians from several attempts, each with new `lines`: then those of the last attempt."""
     for attempt in range(_MAX_ATTEMPTS):
         lines.clear()
         try:
-            return _attempt(space, rng, callback, n_units, lines)
+            return _attempt(space, rng, callback, lines)
         except NotIdentified as error:
             if error.reason in ("shallow", "wide", "deep") or attempt == _MAX_ATTEMPTS - 1:
                 raise
@@ -157,9 +117,9 @@ def _wide(space, lines, rng, callback, max_polished):
     raise failure
 
 
-def _attempt(space, rng, callback, n_units, lines):
+def _attempt(space, rng, callback, lines):
     """The network from new lines, and their Jacobians; `NotIdentified` if it does not explain further outputs."""
-    first = find_first_layer(space, rng, n_units, lines)
+    first = find_first_layer(space, rng, lines)
     if has_more_layers(first, lines):
         raise NotIdentified(
             STAGE, "deep", "most jumps behind the first layer differ on all lines: three layers or more."

@@ -60,6 +60,8 @@ class Space:
         Length over which outputs and their errors double.
     reach : float
         Distance from the center beyond which outputs may be lost, as probabilities that underflow.
+    least_units : int
+        Units of the first layer that are known to exist: those whose weights span the coordinates.
     """
 
     query: object
@@ -67,6 +69,7 @@ class Space:
     output_error: np.ndarray
     unit: float
     reach: float = np.inf
+    least_units: int = 0
 
     def within_reach(self, points):
         """Points (n, k) moved towards the center until they are within reach."""

@@ -120,5 +120,5 @@ def _root(line, v, low, high):
     def at(t):
         return np.maximum(line[0] + t * line[1], 0.0) @ v[:-1] + v[-1]
 
-    t = brentq(at, low, high, xtol=_ROOT_TOL * (high - low))
+    t = brentq(at, low, high, xtol=_ROOT_TOL * (high - low)) if at(low) * at(high) < 0.0 else low  # rounding of zero
     return t, ((line[0] + t * line[1] > 0.0) * line[1]) @ v[:-1]

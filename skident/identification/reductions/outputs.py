@@ -1,0 +1,301 @@
+"""Outputs that are a known function of the values of a network: each is undone for the queries, and put back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import log_softmax, logsumexp
+
+from skident.budget.constants import EPS, ROUNDINGS, SUM_TOL
+from skident.network import FeedforwardNetwork, bounded, center_outputs, get_activation, with_linear_skip
+from skident.oracle import BlackBoxError, NotIdentified, Oracle, are_probabilities, precision_of
+
+from ..activation.outputs import inverse
+
+__all__ = [
+    "KINDS",
+    "ActivatedOutputs",
+    "BoundedOutputs",
+    "ExponentialOutputs",
+    "LinearSkip",
+    "LogProbabilities",
+    "has_skip",
+    "refuse_refuted",
+    "with_outputs",
+]
+
+_FAR = (1e3, 1e5)  # standard deviations at which units that grow bring outputs to their bounds
+_NEAR = (1.0, 10.0, 100.0)  # at which exponentials of units that grow differ most
+_SAMPLES = 60  # per distance (budget)
+_SCREENED = 15  # of these, at two of which at least every output is at either bound
+_AT_BOUND = 0.2  # share of far outputs at a bound: units that are off leave some of them
+_FEWEST = 3  # of them at each bound: one is the largest of all
+_APPROACHING = (3.0, 10.0, 30.0)  # standard deviations at which some outputs are near a bound, but not at it
+_NEAR_BOUND = 1e-4  # distance from a bound over the range, and share of outputs at which clips come as near
+_MORE_NEAR = 100.0  # times that share, from which bounds are approached smoothly
+_LEAST_RANGE = 1e-6  # of bounds over their size, from which their rounding leaves nine digits
+_LARGEST_LOG = 600.0  # of an exponential that does not overflow
+_LARGEST = 4.0  # value before tanh, sigmoid or erf up to which rounding of the outputs costs it three digits at most
+_CLEARLY = 20.0  # logarithm of outputs that grow faster than polynomials within `_NEAR`
+
+
+class Outputs:
+    """Part of a reduction of outputs: the oracle of what comes before them, and the network with them again."""
+
+    bound = None  # size beyond which values before the outputs are lost
+    whole = True  # whether the network of `invert` has the outputs of the model
+    roundings = 1.0  # error of values before the outputs, over that of the outputs, relative to their size
+
+    def apply(self, oracle):
+        """An oracle of the values before the outputs of a model; its `outputs` end with them."""
+        place = {"center": oracle.center, "scale": oracle.scale, "budget": oracle.budget}
+        box = _Before(self, oracle)
+        inner = Oracle(box, oracle.n_inputs, input_range=oracle.input_range, **place)
+        inner.outputs = (*oracle.outputs, box)
+        if self.bound is not None:
+            inner.output_bounds = tuple(np.full(oracle.n_outputs, sign * self.bound) for sign in (-1.0, 1.0))
+        return inner
+
+    def forward(self, Z):
+        """Outputs of the model, from those Z (n, m_L) of the network of `invert`."""
+        return Z
+
+    def refuted(self, Y):
+        """Whether outputs Y (n, m_L) of the model are none that `before` inverts."""
+        return False
+
+
+class _Before:
+    """A black box before its outputs, and whether one of these has refuted the reduction; it can be pickled."""
+
+    def __init__(self, reduction, oracle):
+        self.reduction, self._outputs, self.refuted = reduction, oracle.raw_outputs, False
+
+    def __call__(self, X):
+        Y = self._outputs(X)
+        Y = np.asarray(Y.detach() if getattr(Y, "requires_grad", False) else Y, dtype=float)
+        table = Y.reshape(len(X), -1)
+        self.refuted |= bool(self.reduction.refuted(table))
+        Z = self.reduction.before(table, X)
+        return Z[:, 0] if Y.ndim == 1 else Z
+
+
+def _samples(oracle, distances, n=_SAMPLES):
+    """Outputs at n random points of each distance, as the model returns them; None if it cannot be queried there."""
+    E = np.random.RandomState(0).standard_normal((n, oracle.n_inputs))
+    oracle = oracle.within(np.eye(oracle.n_inputs))  # whose extremes are its own: those near the center show a clip
+    try:
+        return np.concatenate([oracle.output_center + oracle.output_scale * oracle(r * E) for r in distances])
+    except BlackBoxError:
+        return None
+
+
+def with_outputs(network, oracle):
+    """The network of the model itself, from one of the values of an oracle before its `outputs`."""
+    for box in reversed(oracle.outputs):
+        network = box.reduction.invert(network)
+    return network
+
+
+def has_skip(oracle):
+    """Whether a linear function of the inputs was left out."""
+    return any(isinstance(box.reduction, LinearSkip) for box in oracle.outputs)
+
+
+def refuse_refuted(oracle):
+    """Raise `NotIdentified` if an output was none that a reduction inverts: the model is another one."""
+    for box in oracle.outputs:
+        if box.refuted:
+            raise NotIdentified("outputs", "refuted", f"some outputs of the model contradict: {box.reduction}.")
+
+
+def _with_activation(network, activation):
+    """A network with another output activation, and without bounds beyond which values were lost."""
+    return FeedforwardNetwork(network.weights, network.biases, network.activations[0], activation)
+
+
+@dataclass(frozen=True)
+class LinearSkip(Outputs):
+    """Outputs with a linear function ``X @ matrix`` (D, m_L) of the inputs: the network gets it as linear units."""
+
+    matrix: np.ndarray
+
+    def __str__(self):
+        return "linear function of the inputs beside the network"
+
+    def before(self, Y, X):
+        """Outputs Y (n, m_L) at inputs X (n, D) without it."""
+        return Y - X @ self.matrix
+
+    def invert(self, network):
+        """The network with it."""
+        return with_linear_skip(network, self.matrix)
+
+
+@dataclass(frozen=True)
+class ActivatedOutputs(Outputs):
+    """Outputs behind an activation with limits: tanh, sigmoid, or erf."""
+
+    name: str
+    bound = _LARGEST
+
+    def __str__(self):
+        return f"values before {self.name}"
+
+    def before(self, Y, X=None):
+        """Values before outputs Y (n, m_L)."""
+        return np.clip(inverse(self.name, Y, 0.0)[0], -_LARGEST, _LARGEST)
+
+    def apply(self, oracle):
+        """As `Outputs.apply`; the rounding of the outputs over the slope is the error of the values before them."""
+        inner, activation = super().apply(oracle), get_activation(self.name)
+        error = EPS * max((box.reduction.roundings for box in oracle.outputs), default=1.0)
+
+        def uncertainty(Z):
+            return error / activation.jet(Z, 1)[1].min(axis=1) / np.min(inner.output_scale)
+
+        inner.uncertainty = uncertainty
+        return inner
+
+    def invert(self, network):
+        """The network with the activation."""
+        return _with_activation(network, self.name)
+
+
+@dataclass(frozen=True)
+class BoundedOutputs(Outputs):
+    """Outputs ``low + (high - low) (g + 1) / 2`` of values g between -1 and 1, with bounds (m_L,) of their own."""
+
+    low: np.ndarray
+    high: np.ndarray
+
+    def __str__(self):
+        return f"outputs between {np.array2string(self.low, precision=4)} and {np.array2string(self.high, precision=4)}"
+
+    @classmethod
+    def accepts(cls, oracle, Y):
+        """The bounds if every output of far samples is at one of two values, or constant; Y (n, m_L) are near ones."""
+        for n in (_SCREENED, _SAMPLES):
+            far = _samples(oracle, _FAR, n)
+            if far is None or any(np.sum(y == y.min()) == 1 or np.sum(y == y.max()) == 1 for y in far.T):
+                return None
+        low, high = (bound(np.concatenate([Y, far]), axis=0) for bound in (np.min, np.max))
+        error = _rounding(low, high)
+        constant = high - low <= error
+        at = np.sum(far <= low + error, axis=0), np.sum(far >= high - error, axis=0)
+        inside = np.mean((low + error < Y) & (high - error > Y), axis=0)
+        bounded = (np.minimum(*at) >= _FEWEST) & (sum(at) > 2 * _AT_BOUND * len(far)) & (inside > _AT_BOUND)
+        bounded &= high - low > _LEAST_RANGE * np.maximum(np.abs(low), np.abs(high))
+        usual = np.all(high == 1.0) and (np.all(low == -1.0) or np.all(low == 0.0))  # an activation has these limits
+        if (
+            usual
+            or constant.all()
+            or not np.all(bounded | constant)
+            or (len(low) > 1 and are_probabilities(Y, SUM_TOL))
+        ):
+            return None
+        Y = _samples(oracle, _APPROACHING)
+        gap = np.minimum(Y - low, high - Y)[:, bounded]
+        near = (gap > error[bounded]) & (gap < _NEAR_BOUND * (high - low)[bounded])
+        if np.mean(near) < _MORE_NEAR * _NEAR_BOUND:  # clipped
+            return None
+        return cls(np.where(constant, low - 1.0, low), np.where(constant, low + 1.0, high))
+
+    @property
+    def roundings(self):
+        """As above: bounds that are near each other."""
+        return float(np.max(2.0 * np.maximum(np.abs(self.low), np.abs(self.high)) / (self.high - self.low)))
+
+    def refuted(self, Y):
+        """Whether outputs leave the bounds."""
+        error = _rounding(self.low, self.high)
+        return np.any((self.low - error > Y) | (self.high + error < Y))
+
+    def before(self, Y, X=None):
+        """Values g of outputs Y (n, m_L)."""
+        return np.clip((2.0 * Y - self.low - self.high) / (self.high - self.low), -1.0, 1.0)
+
+    def invert(self, network):
+        """The network with outputs between the bounds."""
+        return _with_activation(network, bounded(network.output_activation, self.low, self.high))
+
+
+def _rounding(low, high):
+    """Rounding of outputs between bounds (m_L,)."""
+    return ROUNDINGS * EPS * np.maximum(np.abs(low), np.abs(high))
+
+
+@dataclass(frozen=True)
+class LogProbabilities(Outputs):
+    """Outputs ``z_k - log sum_j exp(z_j)``: the differences from the last of them are linear outputs."""
+
+    eps: float = EPS
+    whole = False
+
+    def __str__(self):
+        return "log-probabilities"
+
+    @classmethod
+    def accepts(cls, oracle, Y):
+        """Whether the exponentials of all rows of Y (n, m_L) sum to one."""
+        found = cls(precision_of(Y).eps)
+        return found if Y.shape[1] > 1 and not found.refuted(Y) else None
+
+    def refuted(self, Y):
+        """Whether exponentials do not sum to one."""
+        error = 2.0 * ROUNDINGS * self.eps * np.maximum(1.0, np.abs(Y).max(axis=1))
+        return np.any(np.abs(logsumexp(Y, axis=1)) > error)
+
+    def before(self, Y, X=None):
+        """Log-odds (n, m_L - 1) of outputs Y (n, m_L)."""
+        return Y[:, :-1] - Y[:, -1:]
+
+    def forward(self, Z):
+        """Log-probabilities of logits Z (n, m_L)."""
+        return log_softmax(Z, axis=1)
+
+    def invert(self, network):
+        """The network of the logits, which have mean zero."""
+        weights = [*network.weights[:-1], np.pad(network.weights[-1], ((0, 0), (0, 1)))]
+        biases = [*network.biases[:-1], np.append(network.biases[-1], 0.0)]
+        return center_outputs(network.with_parameters(weights, biases))
+
+
+@dataclass(frozen=True)
+class ExponentialOutputs(Outputs):
+    """Outputs ``exp(z)``, as of Poisson regression; z is lost where they overflow."""
+
+    bound = _LARGEST_LOG
+    whole = False
+
+    def __str__(self):
+        return "logarithm of the outputs"
+
+    @classmethod
+    def accepts(cls, oracle, Y):
+        """Whether positive outputs grow faster than polynomials do."""
+        if Y.min() <= 0.0:
+            return None
+        logs = _samples(cls().apply(oracle), _NEAR)
+        return cls() if logs is not None and np.max(logs[-_SAMPLES:]) - np.log(np.median(Y)) > _CLEARLY else None
+
+    def refuted(self, Y):
+        """Whether outputs are negative."""
+        return np.any(Y < 0.0)
+
+    def before(self, Y, X=None):
+        """Logarithms of outputs Y (n, m_L)."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.clip(np.where(Y > 0.0, np.log(Y), -np.inf), -_LARGEST_LOG, _LARGEST_LOG)
+
+    def forward(self, Z):
+        """Outputs of values Z (n, m_L)."""
+        return np.exp(Z)
+
+    def invert(self, network):
+        """The network of the logarithms."""
+        return _with_activation(network, "identity")
+
+
+KINDS = (LogProbabilities, BoundedOutputs, ExponentialOutputs)
