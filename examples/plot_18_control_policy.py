@@ -6,9 +6,9 @@ stable-baselines3 trained a policy with PPO for MuJoCo's HalfCheetah: 17 observa
 two hidden layers of 64 tanh units, the means of 6 actions, 5,702 parameters. Its
 weights lie beside this file (`benchmarks/train_policies.py` trains such policies).
 `NetworkIdentifier` receives a function from observations to actions. At large inputs,
-first-layer units are saturated unless an observation lies close to their hyperplane. On
-patches where few of them vary, Taylor coefficients of the actions determine the second
-layer by linear algebra. The picture shows true against recovered weights, and the
+first-layer units are saturated unless an observation lies close to their hyperplane.
+Where few of them vary, mixed derivatives of the actions determine the second layer by
+linear algebra. The picture shows true against recovered weights, and the
 actions along a path of observations.
 """
 

@@ -212,8 +212,7 @@ def test_unknown_activation(tmp_path, monkeypatch, capsys):
 def test_control_policy(tmp_path, monkeypatch, capsys):
     printed = run("plot_18_control_policy", tmp_path, monkeypatch, capsys)
     assert (
-        "layers of (64, 64, 6) units, 5702 parameters, exact: True" in printed
-        and "route: saturation, patches" in printed
+        "layers of (64, 64, 6) units, 5702 parameters, exact: True" in printed and "route: saturation, faces" in printed
     )
     errors = re.findall(rf"(?:held-out observations|weight or bias): {NUMBER}", printed)
     assert len(errors) == 2 and float(errors[0]) < 1e-10 and float(errors[1]) < 1e-6

@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from safetensors.numpy import load_file
 from scipy.special import erf, expit, softmax
 from sklearn import datasets
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.preprocessing import StandardScaler
 
+POLICIES = Path(__file__).resolve().parent / "policies"
 PUBLIC = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "public"  # absent elsewhere: rows are skipped
 TIMES_OUTPUT_ERROR = 20.0  # an inexact output's network counts as recovered within so many errors of the outputs
 N_ROWS = 500  # of X
@@ -56,13 +58,14 @@ class Network:
         return Network(self.weights, self.biases, (*self.activations[:-1], name))
 
 
-def random(activation, *sizes):
-    """Weights of the usual variance, biases of .3 standard deviations, Gaussian inputs."""
+def random(activation, *sizes, scale=1.0):
+    """Hidden weights of `scale` times the usual variance, biases of .3 standard deviations, Gaussian inputs."""
 
     def draw(seed):
         rng, gain = np.random.default_rng(seed), np.sqrt(2.0) if "relu" in activation else 1.0
         shapes = list(zip(sizes, sizes[1:], strict=False))
-        weights = [gain * rng.standard_normal(shape) / np.sqrt(shape[0]) for shape in shapes]
+        gains = [gain * scale] * (len(shapes) - 1) + [gain]
+        weights = [g * rng.standard_normal(shape) / np.sqrt(shape[0]) for g, shape in zip(gains, shapes, strict=True)]
         biases = [0.3 * rng.standard_normal(m) for _, m in shapes]
         network = Network(weights, biases, (*[activation] * (len(shapes) - 1), "identity"))
         return network, rng.standard_normal((N_ROWS, sizes[0]))
@@ -70,7 +73,7 @@ def random(activation, *sizes):
     return draw
 
 
-def trained(data, activation, *hidden):
+def trained(data, activation, *hidden, solver="adam"):
     """scikit-learn's perceptron on standardized inputs; a classifier's outputs are its logits."""
 
     def draw(seed):
@@ -80,9 +83,23 @@ def trained(data, activation, *hidden):
         estimator = MLPRegressor if regression else MLPClassifier
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            mlp = estimator(hidden_layer_sizes=hidden, activation=activation, max_iter=300, random_state=seed)
+            options = {"activation": activation, "solver": solver, "max_iter": 300, "random_state": seed}
+            mlp = estimator(hidden_layer_sizes=hidden, **options)
             mlp.fit(X, (y - y.mean()) / y.std() if regression else y)
         return Network(mlp.coefs_, mlp.intercepts_, (*[activation] * len(hidden), "identity")), X
+
+    return draw
+
+
+def policy(environment):
+    """A control policy trained by PPO, at Gaussian inputs."""
+
+    def draw(seed):
+        parameters = load_file(next(POLICIES.glob(f"{environment}_*.safetensors")))
+        layers = sorted({name.split(".")[0] for name in parameters}, key=int)
+        weights, biases = ([np.float64(parameters[f"{k}.{kind}"]) for k in layers] for kind in ("weight", "bias"))
+        network = Network([W.T for W in weights], biases, (*["tanh"] * (len(layers) - 1), "identity"))
+        return network, np.random.default_rng(seed).standard_normal((N_ROWS, len(network.weights[0])))
 
     return draw
 
@@ -282,8 +299,32 @@ def _public_rows():
             yield Row(f"public {name}", public(name, *box), seconds=40.0, networks=1)
 
 
+def _deep_smooth_rows():
+    shapes = {
+        "tanh": ((20, 60, 1), (6, 24, 1), (10, 8, 5, 1), (32, 16, 16, 1), (64, 48, 24, 10)),
+        "sigmoid": ((10, 8, 1), (20, 16, 12, 1)),
+        "erf": ((10, 8, 5, 1), (20, 16, 12, 1)),
+    }
+    for activation, some in shapes.items():
+        for sizes in some:
+            yield Row(f"{activation} {'-'.join(map(str, sizes))}", random(activation, *sizes), seconds=25.0)
+    for sizes in ((10, 8, 1), (10, 8, 5, 1), (20, 16, 12, 1)):
+        name = "-".join(map(str, sizes))
+        yield Row(f"tanh {name}, weights x 3", random("tanh", *sizes, scale=3.0), seconds=25.0)
+    for solver in ("adam", "lbfgs"):
+        draw = trained("diabetes", "tanh", 16, 16, solver=solver)
+        yield Row(f"tanh trained on diabetes (16, 16) by {solver}", draw, seconds=25.0)
+    yield Row("tanh 17-64-64-6", random("tanh", 17, 64, 64, 6), seconds=60.0)
+    for sizes in ((20, 16, 12, 8, 5), (40, 40, 30, 20, 10), (784, 32, 10)):
+        yield Row(f"tanh {'-'.join(map(str, sizes))}", random("tanh", *sizes), seconds=60.0)
+    for environment in ("HalfCheetah-v5", "Walker2d-v5", "Hopper-v5", "Ant-v5", "Pusher-v5"):
+        yield Row(f"policy {environment}", policy(environment), seconds=120.0, networks=1)
+    for environment in ("LunarLander-v3", "Acrobot-v1", "CartPole-v1", "Pendulum-v1"):
+        yield Row(f"policy {environment}", policy(environment), seconds=60.0, networks=1)
+
+
 @functools.cache
 def rows():
     """All rows by name."""
-    kinds = (_relu_rows, _inexact_rows, _smooth_rows, _deployed_rows, _raising_row, _public_rows)
+    kinds = (_relu_rows, _inexact_rows, _smooth_rows, _deployed_rows, _raising_row, _public_rows, _deep_smooth_rows)
     return {row.name: row for kind in kinds for row in kind()}

@@ -40,21 +40,8 @@ _METHODS, _DEEP = "identification.methods", "identification.piecewise.deep"
 _MANY, _SECOND = "identification.piecewise.many_layers", "identification.methods.second_layer"
 _SMOOTH = "tanh|sigmoid|erf|logistic"
 _PLACES = {  # name: rows, places and what stands there instead
-    "second layer by all units free": (_SMOOTH, {f"{_SECOND}:all_free_design": _always(None)}),
-    "second layer by powers": (_SMOOTH, {f"{_SECOND}:power_designs": _always([])}),
-    "second layer by extension": (_SMOOTH, {f"{_SECOND}:extension_design": _always(None)}),
-    "second layer by fits": (_SMOOTH, {f"{_SECOND}:fit_design": _always(None)}),
-    "patches": (
-        _SMOOTH,
-        {f"{_SECOND}:applies": _always(False), f"{_METHODS}.discovery:second_layer_on_patches": _always(None)},
-    ),
-    "hidden coordinates": (
-        _SMOOTH,
-        {
-            f"{_METHODS}.hidden_coordinates:applies": _always(False),
-            f"{_METHODS}.discovery:second_layer_in_hidden_coordinates": _always(None),
-        },
-    ),
+    "second layer from faces": (_SMOOTH, {f"{_SECOND}:_faces_apply": _always(False)}),
+    "second layer by fits": (_SMOOTH, {f"{_SECOND}:_fit_designs": _always([])}),
     "three layers in hidden coordinates": (
         _SMOOTH,
         {f"{_METHODS}.discovery:two_layers_in_hidden_coordinates": _always(None)},

@@ -15,7 +15,7 @@ REMEDIES = [
     (r"NotIdentified \(activation boundaries", "The outputs are not those of a ReLU network with locatable activation boundaries.",
      "Another activation, more layers than could be followed, or noise: see `report_.activation`, try "
      "`activation=` and `layer_widths=`, or query the model where its outputs are exact."),
-    (r"NotIdentified \(second layer", "The route over patches gave up; `fit` goes on with the next route.",
+    (r"NotIdentified \(second layer", "No second layer was recovered from faces; `fit` goes on with the next route.",
      "Give `layer_widths`, more `max_seconds`, or exact outputs."),
     (r"NotIdentified \(profiles", "At large inputs the outputs are not linear, as they would be for such units.",
      "Another activation, or an output that is not linear: give `activation`, or `input_range`."),

@@ -129,7 +129,7 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, Estimator):
     or the other, 0 if all rows of X are compared, and 1 if the network does not agree. If one differs, the network is
     not exact.
 
-    Methods are chosen by activation: saturation at large inputs, patches, or Hessians near the data (Fiedler et al.
+    Methods are chosen by activation: saturation at large inputs, faces, or Hessians near the data (Fiedler et al.
     2021) for tanh, sigmoid and erf; activation boundaries for ReLU; asymptotes for softplus, GELU, SiLU and ELU. The
     guide describes them with their costs.
 

@@ -144,7 +144,7 @@ def _relu_limit(problem, fallback):
 
 
 def _given_widths(problem):
-    """Steps for given widths or one hidden layer: saturation, patches, Hessians, whichever apply."""
+    """Steps for given widths or one hidden layer: saturation, faces, Hessians, whichever apply."""
     options, reason = problem.options, _reason(problem)
     near, names = _hessians(problem, reason), saturating.variants(options.n_attempts)
     far = [Step(saturating.METHOD, variant, reason) for variant in names]
@@ -159,7 +159,7 @@ def _given_widths(problem):
         steps = far
     else:
         raise NotIdentified("plan", "options", hessians.METHOD.refuses(problem))
-    steps = _with_hidden_coordinates(problem, _with_patches(problem, steps))
+    steps = _with_hidden_coordinates(problem, _with_faces(problem, steps))
     if any(step.method is saturating.METHOD for step in steps):
         units = Step(saturating.METHOD, saturating.DETECTED_UNITS, "fewer units vary than layer_widths states", True)
         steps.append(units)
@@ -175,12 +175,12 @@ def _with_hidden_coordinates(problem, steps):
     return [Step(hidden_coordinates.METHOD, "", reason), *steps]
 
 
-def _with_patches(problem, steps):
-    """The steps with one on patches: first if no cheaper method is likely to succeed, else after the first step."""
+def _with_faces(problem, steps):
+    """The steps with one on faces: first, or after the first step if vertices are likely to suffice."""
     if problem.options.strategy == "hessian" or problem.pipeline.first or not second_layer.applies(problem):
         return steps
-    patches = Step(second_layer.METHOD, "", steps[0].reason)
-    return [patches, *steps] if second_layer.is_cheapest(problem) else [steps[0], patches, *steps[1:]]
+    faces = Step(second_layer.METHOD, "", steps[0].reason)
+    return [faces, *steps] if second_layer.is_cheapest(problem) else [steps[0], faces, *steps[1:]]
 
 
 def _reason(problem):
@@ -195,5 +195,5 @@ def _reason(problem):
     if problem.shallow and not problem.discover:
         return f"{name} saturates, and a fit of scales and biases recovers the rest of one hidden layer"
     if not problem.discover and second_layer.applies(problem) and second_layer.is_cheapest(problem):
-        return f"{name} saturates at large inputs, and patches determine a second layer that gradients do not"
+        return f"{name} saturates at large inputs, and faces of the cube of its outputs determine the second layer"
     return f"{name} saturates at large inputs"

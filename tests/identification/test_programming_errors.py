@@ -44,16 +44,16 @@ PLACES = {
         (6, 6, 4, 1),
         "tanh",
     ),
-    "exact first layer": (
-        "methods.second_layer.exact_directions",
-        {**TWO_TANH, "layer_widths": (5, 7, 1)},
-        (6, 5, 7, 1),
+    "second layer from faces": (
+        "methods.second_layer.recover_two_layers",
+        {**TWO_TANH, "layer_widths": (7, 5, 1)},
+        (8, 7, 5, 1),
         "tanh",
     ),
-    "second layer": (
-        "methods.second_layer.recover_with_all_units_free",
+    "second layer from fits": (
+        "methods.second_layer.recover_by_fit",
         {**TWO_TANH, "layer_widths": (5, 7, 1)},
-        (6, 5, 7, 1),
+        (3, 5, 7, 1),
         "tanh",
     ),
     "profiles": ("methods.asymptotes.find_asymptotic_network", {"activation": "softplus"}, (4, 5, 1), "softplus"),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,13 +14,12 @@ from skident.oracle.clipping import detect_clipped_inputs
 from ..attempt import design_where_units_vary, polished_attempt
 from ..saturating.downstream import fit_smallest_downstream
 from ..saturating.separate_inputs import steps_of_sequence
-from ..second_layer.additive_units import WithoutUnits, find_additive_units, joined_with_units
-from ..second_layer.single_layer import with_biases_from_profiles
-from .first_layer import FirstLayerCache
+from ..smooth.single_layer import with_biases_from_profiles
 from .hidden_coordinates import ROUTE as hidden_coordinates_route
-from .hidden_coordinates import second_layer_in_hidden_coordinates, square_view, two_layers_in_hidden_coordinates
+from .hidden_coordinates import square_view, two_layers_in_hidden_coordinates
 from .saturating import FEW_UNITS, View, exact_view, fit_view
-from .second_layer import second_layer_on_patches
+from .second_layer import ROUTE as second_layer_route
+from .second_layer import second_layer_from_faces, second_layer_from_fit
 
 __all__ = ["METHOD", "VARIANTS", "minimal_attempt"]
 
@@ -35,8 +33,6 @@ _SMALL_SEARCH = 60  # parameters that set the number of starts for two hidden la
 _DEEP_SEARCH = 30  # `_SMALL_SEARCH` for more hidden layers
 _PRUNED_NOISE = 10.0  # error over the noise up to which redundant units are removed
 _WORSE = 3.0  # factor by which the error may grow when redundant units are removed
-
-_ADDITIVE = ("tanh", "sigmoid")  # activations whose profiles give a unit
 
 AGAIN = "first layer again"
 VARIANTS = ("", AGAIN)
@@ -73,7 +69,7 @@ class UnknownWidths:
         if first is None:
             return None
         problem = problem.allowing(len(first.biases))
-        best = _best_network(problem, first, state.first_layer)
+        best = _best_network(problem, first)
         if best is not None and best.error <= max(problem.accepted_error, _MAX_ERROR):
             return best
         m_1, max_neurons = len(first.biases), problem.options.max_neurons
@@ -92,11 +88,11 @@ class UnknownWidths:
 METHOD = UnknownWidths()
 
 
-def _best_network(problem, first, first_layer):
+def _best_network(problem, first):
     """The candidate with the smallest error, polished and without redundant units; None if all have too many units."""
     best, max_neurons = None, problem.options.max_neurons
     try:
-        for candidate in _candidates(problem, first, first_layer) if len(first.biases) <= max_neurons else ():
+        for candidate in _candidates(problem, first) if len(first.biases) <= max_neurons else ():
             attempt = minimal_attempt(problem, candidate.network, candidate.residual, candidate.method)
             small = sum(attempt.network.layer_widths[:-1]) <= max_neurons
             if small and (best is None or attempt.error < best.error):
@@ -109,21 +105,25 @@ def _best_network(problem, first, first_layer):
     return best
 
 
-def _candidates(problem, first, first_layer):
+def _candidates(problem, first):
     """Networks that may explain the outputs, with one more hidden layer at a time."""
     m_1, m_L = len(first.biases), problem.oracle.n_outputs
     yield from _one_hidden_layer(problem, first, m_1, m_L)
-    yield from _second_layer_in_hidden_coordinates(problem, first)
+    linear = problem.activations[1] == "identity"  # else rounding near the limits of the output hides ranks
+    if linear:
+        yield from _second_layer(problem, second_layer_from_faces(problem, first))
     where = "stem" if m_1 <= FEW_UNITS else "vertices"
     view = exact_view(problem, first, None) or View(where, first)
     if view.second_width is not None:
         yield from _three_hidden_layers_in_hidden_coordinates(problem, view)
-        yield from _two_hidden_layers(problem, view, m_1, m_L)
+        if not linear or problem.held_out.noise_std is not None or problem.oracle.response != "predict":
+            yield from _two_hidden_layers(problem, view, m_1, m_L)
     elif (square := square_view(problem, first)) is not None:
         yield from _three_hidden_layers_in_hidden_coordinates(problem, square)
     _refuse_separate_inputs(problem, first)
-    yield from _beside_additive_units(problem, first)
-    yield from _two_hidden_layers_on_patches(problem, first, first_layer)
+    if not linear:
+        yield from _second_layer(problem, second_layer_from_faces(problem, first))
+    yield from _second_layer(problem, second_layer_from_fit(problem, first))
     # Behind a second layer of known width, or with one of unknown width.
     for n_behind in (1, 2) if view.second_width is None else (2,):
         if problem.out_of_time:
@@ -170,39 +170,15 @@ def _two_hidden_layers(problem, view, m_1, m_L):
         yield _Candidate(network, residual, "saturation, interior")
 
 
-def _second_layer_in_hidden_coordinates(problem, first):
-    found = second_layer_in_hidden_coordinates(problem, first)
-    if found is not None and sum(found.network.layer_widths[:-1]) <= problem.options.max_neurons:
-        yield _Candidate(found.network, found.residual, hidden_coordinates_route)
-
-
 def _three_hidden_layers_in_hidden_coordinates(problem, view):
     found = two_layers_in_hidden_coordinates(problem, view)
     if found is not None and sum(found.network.layer_widths[:-1]) <= problem.options.max_neurons:
         yield _Candidate(found.network, found.residual, hidden_coordinates_route)
 
 
-def _beside_additive_units(problem, first):
-    """Two hidden layers beside one, as in averages of networks of unequal depth."""
-    name = problem.activations[0]
-    if name not in _ADDITIVE or problem.activations[1] != "identity" or problem.held_out.noise_std is not None:
-        return
-    with problem.log.stage("additive units", problem.oracle) as entry:
-        # A copy: without additive units, later searches keep their random numbers.
-        units, rest = find_additive_units(problem.oracle, first, name, copy.deepcopy(problem.rng))
-        entry["seen"] = 0 if units is None else len(units.biases)
-    if units is None or not len(rest.biases):
-        return
-    inner = replace(problem, oracle=WithoutUnits(problem.oracle, units))
-    found = second_layer_on_patches(inner, rest, FirstLayerCache())
-    if found is not None:
-        yield _Candidate(joined_with_units(found.network, units), found.residual, "saturation, additive units")
-
-
-def _two_hidden_layers_on_patches(problem, first, first_layer):
-    found = second_layer_on_patches(problem, first, first_layer)
+def _second_layer(problem, found):
     if found is not None and sum(found.network.layer_widths[:-1]) <= problem.options.max_neurons:
-        yield _Candidate(found.network, found.residual, "saturation, patches")
+        yield _Candidate(found.network, found.residual, second_layer_route)
 
 
 def _more_hidden_layers(problem, view, n_behind, m_1, m_L):

@@ -39,10 +39,6 @@ class FirstLayerCache:
                 return None
         return self._layer
 
-    def keep(self, layer):
-        """Store a first layer that is known more precisely."""
-        self._layer, self._precise = layer, True
-
 
 def _searched(problem, n_units, precise):
     with problem.log.stage("first layer (saturation)", problem.oracle, n_units, "units") as entry:

@@ -1,4 +1,4 @@
-"""Two and three hidden layers: those after the first one in the coordinates of its outputs."""
+"""Three hidden layers: those after the first one in the coordinates of its outputs."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from skident.oracle import BlackBoxError, NotIdentified
 
 from ..attempt import polished_attempt
 from ..constants import TIME_SHARE
-from ..second_layer.hidden_coordinates.coordinates import HiddenModel
-from ..second_layer.hidden_coordinates.first_layer import measured_nearby
-from ..second_layer.hidden_coordinates.recover import hidden_coordinate_queries, recover_in_hidden_coordinates
-from ..second_layer.hidden_coordinates.two_layer_start import FEW_UNITS, two_layers_queries
-from ..second_layer.hidden_coordinates.two_layers import MIN_OUTPUTS, recover_two_layers, second_layer_span
+from ..smooth.hidden_coordinates.coordinates import HiddenModel, measured_nearby
+from ..smooth.hidden_coordinates.two_layer_start import FEW_UNITS, two_layers_queries
+from ..smooth.hidden_coordinates.two_layers import MIN_OUTPUTS, recover_two_layers, second_layer_span
 from .saturating import View, exact_view
 
-__all__ = ["METHOD", "applies", "second_layer_in_hidden_coordinates", "square_view", "two_layers_in_hidden_coordinates"]
+__all__ = ["METHOD", "applies", "square_view", "two_layers_in_hidden_coordinates"]
 
 ROUTE = "saturation, hidden coordinates"
 _ACTIVATIONS = ("tanh", "sigmoid")  # 1 / g'(z + b) is a combination of three functions of z
@@ -25,20 +23,16 @@ _MIN_UNITS = 2  # of a first layer whose gradients have null vectors
 
 
 def applies(problem):
-    """Whether widths, outputs and queries allow hidden coordinates: two or three hidden layers, ``m_2 <= m_1 <= D``.
+    """Whether widths, outputs and queries allow hidden coordinates: three hidden layers, ``m_2 <= m_1 <= D``.
 
-    With one output, ``m_2 < m_1``: gradients give the first layer's biases only then. Three hidden layers of equal
-    width need more than a few units.
+    Gradients give the first layer's biases if ``m_2 < m_1``; layers of equal width need more than a few units.
     """
     widths = problem.widths
-    if widths is None or len(widths) not in (3, 4) or not _outputs_suffice(problem):
+    if widths is None or len(widths) != 4 or not _outputs_suffice(problem):
         return False
-    m_1, m_2, m_L = widths[0], widths[1], widths[-1]
-    if not _free(problem, m_1) or (m_2 >= m_1 and (m_2 > m_1 or m_L == 1)):
-        return False
-    if len(widths) == 3:
-        return _affordable(problem, m_1, m_2)
-    return widths[2] <= m_2 and (m_2 < m_1 or m_1 > FEW_UNITS) and _two_layers_affordable(problem, m_2)
+    m_1, m_2 = widths[:2]
+    square = m_2 == m_1 and m_1 > FEW_UNITS
+    return _free(problem, m_1) and widths[2] <= m_2 and (m_2 < m_1 or square) and _affordable(problem, m_2)
 
 
 def _outputs_suffice(problem):
@@ -53,11 +47,7 @@ def _free(problem, m_1):
     return _MIN_UNITS <= m_1 <= problem.oracle.n_inputs
 
 
-def _affordable(problem, m_1, m_2):
-    return hidden_coordinate_queries((m_1, m_2, problem.oracle.n_outputs)) < problem.oracle.budget.queries_left
-
-
-def _two_layers_affordable(problem, n_units):
+def _affordable(problem, n_units):
     m_L = problem.oracle.n_outputs
     enough = n_units >= _MIN_UNITS and m_L >= MIN_OUTPUTS and problem.activations[0] == _TWO_LAYERS_ACTIVATION
     return enough and two_layers_queries(n_units, m_L) < problem.oracle.budget.queries_left
@@ -70,19 +60,16 @@ class HiddenCoordinates:
 
     def refuses(self, problem):
         """See `Method`."""
-        return None if applies(problem) else "hidden coordinates need two or three hidden layers and exact outputs."
+        return None if applies(problem) else "hidden coordinates need three hidden layers and exact outputs."
 
     def run(self, problem, step, state):
         """See `Method`; None if a stage fails: its entry in the log has the message as ``failed``."""
         first = state.first_layer.find(problem, problem.widths[0])
         if first is None or len(first.biases) != problem.widths[0]:
             return None
-        if len(problem.widths) == 3:
-            found = second_layer_in_hidden_coordinates(problem, first, problem.widths[1])
-        else:
-            square = problem.widths[1] == problem.widths[0]
-            view = square_view(problem, first) if square else exact_view(problem, first, problem.widths[1])
-            found = None if view is None else two_layers_in_hidden_coordinates(problem, view)
+        square = problem.widths[1] == problem.widths[0]
+        view = square_view(problem, first) if square else exact_view(problem, first, problem.widths[1])
+        found = None if view is None else two_layers_in_hidden_coordinates(problem, view)
         if found is None or tuple(found.network.layer_widths) != tuple(problem.widths):
             return None
         return polished_attempt(problem, found.network, found.residual, "polish", ROUTE)
@@ -91,26 +78,11 @@ class HiddenCoordinates:
 METHOD = HiddenCoordinates()
 
 
-def second_layer_in_hidden_coordinates(problem, first, n_units=None):
-    """A `RecoveredNetwork` with two hidden layers; None if it does not apply or fails. `n_units` is m_2 if known."""
-    m_1 = len(first.biases)
-    possible = _outputs_suffice(problem) and _free(problem, m_1)
-    if not possible or not _affordable(problem, m_1, m_1 if n_units is None else n_units):
-        return None
-    with problem.log.stage("second layer (hidden coordinates)", problem.oracle, m_1, "units") as entry:
-        try:
-            found = recover_in_hidden_coordinates(problem.oracle, first, problem.activations[0], n_units, problem.rng)
-            entry["residual"] = found.residual
-        except (NotIdentified, BlackBoxError) as error:
-            entry["failed"], found = str(error), None
-    return found
-
-
 def square_view(problem, first):
     """The view behind a first layer as wide as the second, with biases from profiles; None if it does not apply."""
     m_1 = len(first.biases)
     possible = _outputs_suffice(problem) and _free(problem, m_1) and m_1 > FEW_UNITS
-    if not possible or not _two_layers_affordable(problem, m_1):
+    if not possible or not _affordable(problem, m_1):
         return None
     with problem.log.stage("first-layer biases (profiles)", problem.oracle, m_1, "units"):
         for _ in range(_PASSES_NEARBY):
@@ -124,7 +96,7 @@ def two_layers_in_hidden_coordinates(problem, view):
     The first layer is exact, or as wide as the second (`square_view`).
     """
     possible = _outputs_suffice(problem) and _free(problem, len(view.first.biases))
-    if not possible or not _two_layers_affordable(problem, view.second_width):
+    if not possible or not _affordable(problem, view.second_width):
         return None
     budget = problem.oracle.budget
     n_trials = _N_TRIALS_SQUARE if view.second_width == len(view.first.biases) else _N_TRIALS

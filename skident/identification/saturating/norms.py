@@ -18,6 +18,7 @@ from ..query_points import query_block, random_tangents
 
 __all__ = [
     "EXPONENTIAL_RATES",
+    "LONGEST",
     "Tails",
     "fit_shapes",
     "norms_from_tails",
@@ -31,7 +32,7 @@ _RANGE = 3.5  # |z| up to which they reach, by the norm known so far: a step has
 _DEGREES = (1, 2, 3, 5, 9)  # of the downstream network as a polynomial in one unit's output
 _LOG_SCALES = (0.0, -0.5, 0.5)  # of the starts: norms known so far are mostly within a factor exp(0.5)
 _BATCH = 100  # problems per batch: 100 x 24 x 10 numbers fit into the processor's second cache
-_LONGEST = np.full(2, 0.5)  # step in log scale and offset: the profile is linear in neither beyond that
+LONGEST = np.full(2, 0.5)  # step in log scale and offset: the profile is linear in neither beyond that
 _ENDING = Ending(max_iter=12, target=1e-29, ftol=1e-13)  # of steps of height one: target at rounding, eps^2 per node
 _LINEAR = 1e-10  # sum of squares, of a step of height one, below which a profile is linear in the unit's output
 _LACK_OF_FIT = 1e-2  # probability that noise alone refutes a degree that is sufficient
@@ -84,7 +85,7 @@ def fit_shapes(s, F, z0, activation, *, noise=None, degrees=_DEGREES):
         def columns(x):
             return chebyshev.chebvander(unit_interval(np.exp(x[:, :1]) * s + x[:, 1:], g), degree)
 
-        problems = [BatchedSeparableProblem(columns, F[unit_of[k]], longest=_LONGEST) for k in batches]
+        problems = [BatchedSeparableProblem(columns, F[unit_of[k]], longest=LONGEST) for k in batches]
         fits = [batched_levenberg_marquardt(p, x0[k], _ENDING) for p, k in zip(problems, batches)]
         x, cost = (np.concatenate([getattr(f, name) for f in fits]) for name in ("x", "cost"))
         x, cost = x.reshape(-1, len(units), 2), cost.reshape(-1, len(units))

@@ -1,1 +1,0 @@
-"""One patch recovered entirely, then extension from it to all other first-layer units across their hyperplanes."""

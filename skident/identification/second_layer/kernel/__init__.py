@@ -1,1 +1,0 @@
-"""Patches of input space, Taylor coefficients on them, and least squares for their coefficients."""

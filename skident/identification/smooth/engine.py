@@ -1,0 +1,168 @@
+"""Two hidden layers of saturating units: the second one from faces, the first one's norms and biases from edges."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from skident.fitting.downstream_of_known_units import DownstreamOfKnownUnits
+from skident.fitting.grow_and_prune import GrowPruneLimits, grow_missing_units
+from skident.fitting.least_squares import Stopping, fit_network
+from skident.linalg import lapack, svd
+from skident.network import (
+    FeedforwardNetwork,
+    PartlyLinear,
+    get_activation,
+    partly_linear,
+    with_skip_of_first_layer,
+)
+from skident.oracle import NotIdentified
+
+from .additive import additive_units, any_additive
+from .by_fit import MAX_PARAMETERS
+from .cube import RecoveredNetwork, preactivations_of
+from .curves import fit_curve, taylor_term
+from .edges import query_edges
+from .second_layer import find_second_layer, first_guess
+
+__all__ = ["recover_two_layers"]
+
+_VERTICES = 1.6  # per parameter and output of the network after the first layer
+_MORE_VERTICES = 40  # in addition, for few units
+_EXACT = 1e-6  # relative residual on vertices from which a fit is the network: wrong ones leave more than 1e-5
+_POOR_CURVE = 0.03  # relative residual of a curve that may belong to another norm or bias
+_REFITTED = 16  # of such units (budget)
+_ROWS_PER_UNIT = 3  # vertices of their fits per unit
+_SWEEPS = 2  # of such units, whose fits depend on one another (budget)
+_NEAR = 0.05  # relative residual of a start: a second layer without the first one leaves more
+_MISSING = 2  # units beyond those of faces that are fitted (budget)
+_GROWN = 1e-9  # relative residual that they may leave: local minima beside weak units leave less than `_EXACT`
+_STOPPING = Stopping(max_iter=200, target=1e-9, patience=40, gain=0.9)
+
+
+def recover_two_layers(cube, guess=None):
+    """The `RecoveredNetwork` with two hidden layers and a linear output behind a cube; NotIdentified otherwise.
+
+    The outputs may read the first hidden layer too: linear units of the second one pass its outputs on.
+    """
+    if first_guess(cube, guess) is None and not any_additive(cube):
+        raise NotIdentified("second layer", "rank", "there are too few inputs for faces")
+    edges, cube = query_edges(cube)
+    units, inner = additive_units(cube, edges)
+    if units is None:
+        return _recover(cube, edges, guess)
+    found = _recover(inner, query_edges(inner)[0], guess)
+    if len(found.network.layer_widths) != 3 or isinstance(found.network.activations[0], PartlyLinear):
+        raise NotIdentified("second layer", "additive", "the output reads some first-layer units twice.")
+    return replace(found, network=units.beside(found.network))
+
+
+def _recover(cube, edges, guess):
+    """The network behind a cube of units that the second layer reads."""
+    m = cube.shape[1]
+    second = find_second_layer(cube, guess)
+    scales = np.array([edges.norm_and_bias(i, second.curvature[i]) for i in range(m)])
+    U, curves = _curves(cube, second, scales)
+    n_parameters = U.size + len(curves) + (len(curves) + 1) * cube.n_outputs
+    H, Y = cube.vertices(int(_VERTICES * n_parameters / cube.n_outputs) + _MORE_VERTICES)
+    W, b = _refitted(U, curves, cube.g, H, Y)
+    rest, residual = _fitted(W, b, cube.g, H, Y, cube.rng)
+    x, left = edges.given(rest, scales[:, :2])
+    norms = np.exp(x[:, 0])
+    first = cube.weights * norms, cube.biases * norms + x[:, 1]
+    n_linear = getattr(get_activation(rest.activations[0]), "n_linear", 0)
+    network = _joined(first, rest, len(rest.biases[0]) - n_linear, cube.g.name)
+    return RecoveredNetwork(network, residual, {"curves": float(curves[:, 2].max()), "edges": float(left.max())})
+
+
+def _curves(cube, second, scales):
+    """Weights (m, m_2) of the second layer up to norms, and norms, biases and residuals of curves (m_2, 3)."""
+    norms, biases, g = np.exp(scales[:, 0]), scales[:, 1], cube.g
+    U = second.U / (norms * g.jet(biases, 1)[1])[:, None]
+    C, H = np.concatenate(second.coefficients), g(np.concatenate(second.levels) * norms + biases)
+    term = taylor_term(g.name, second.order)
+    return U, np.array([fit_curve(H @ U[:, k], C[:, :, k], term) for k in range(U.shape[1])])
+
+
+def _refitted(U, curves, g, H, Y):
+    """Weights and biases of the second layer; those of curves with large residuals fitted to outputs Y at vertices H.
+
+    A unit that is saturated at nearly all places of faces has no curve; the outputs at vertices beside those of the
+    other units show its norm and bias.
+    """
+    norms, biases, residuals = curves.T.copy()
+    poor = np.flatnonzero(residuals > _POOR_CURVE)
+    poor = poor[np.argsort(residuals[poor])][:_REFITTED]
+    H, Y = (part[: _ROWS_PER_UNIT * (len(norms) + 1)] for part in (H, Y))
+    for k in np.tile(poor, _SWEEPS):
+        others = np.delete(np.arange(len(norms)), k)
+        fixed = np.column_stack([g(H @ U[:, others] * norms[others] + biases[others]), np.ones(len(H))])
+        Q = lapack.qr(fixed)[0]
+
+        def beside(z, Q=Q):
+            h = g(z)
+            return h - (h @ Q) @ Q.T
+
+        norms[k], biases[k], _ = fit_curve(H @ U[:, k], Y - Q @ (Q.T @ Y), beside, few=len(H))
+    return U * norms, biases
+
+
+def _fitted(W, b, g, H, Y, rng):
+    """The network (m, m_2, P) after the first layer, from second-layer weights, fitted to outputs Y at vertices H.
+
+    A start that explains little of the outputs may lack that they read H as well: linear units follow those of W then.
+    """
+    starts = [_start(W, b, g.name, H, Y, skip) for skip in (False, True)]
+    if starts[0][1] < _NEAR or starts[1][1] > _NEAR:
+        starts = starts[:1]
+    residual = np.inf
+    for start, _ in starts[::-1]:
+        rest, residual = fit_network(start, H, Y, _STOPPING)
+        if residual < _EXACT:
+            return rest, residual
+    if residual < _NEAR and len(starts) == 1 and rest.n_parameters <= MAX_PARAMETERS:
+        wider, left = _with_missing_units(rest, g, H, Y, rng)
+        if left < _GROWN:
+            return wider, left
+    raise NotIdentified(
+        "second layer", "residual", f"the second layer leaves a relative residual of {residual:.1e} of the outputs"
+    )
+
+
+def _with_missing_units(rest, g, H, Y, rng):
+    """The network with some second-layer units more, and its residual: units too weak for derivatives."""
+    low, high = g.limits
+    problem = DownstreamOfKnownUnits(preactivations_of(g, (2.0 * H - low - high) / (high - low)), Y, g)
+    (W, V), (b, offset) = rest.weights, rest.biases
+    V = np.vstack([V, offset - problem.offset]) / problem.scale
+    params = problem.join(np.zeros(len(W)), np.ones(len(W)), np.vstack([W, b]), V)
+    params, residual = grow_missing_units(problem, params, _MISSING, rng, GrowPruneLimits(tol=_GROWN))
+    W, V = problem.split(params)[2:]
+    weights, biases = [W[:-1], V[:-1] * problem.scale], [W[-1], V[-1] * problem.scale + problem.offset]
+    return FeedforwardNetwork(weights, biases, g.name), residual
+
+
+def _start(W, b, name, H, Y, skip):
+    """A network with the output layer of least squares and, if `skip`, linear units; its relative residual."""
+    hidden = get_activation(name)(H @ W + b)
+    columns = np.column_stack([hidden, np.ones(len(H)), *([H] if skip else [])])
+    fitted = lapack.lstsq(columns, Y, rcond=1e-12)[0]
+    left = np.linalg.norm(columns @ fitted - Y) / max(np.linalg.norm(Y - Y.mean(axis=0)), np.finfo(float).tiny)
+    V, offset = fitted[: len(b)], fitted[len(b)]
+    if not skip:
+        return FeedforwardNetwork([W, V], [b, offset], name), left
+    read, sizes, written = svd(fitted[len(b) + 1 :], full_matrices=False)
+    weights, n = [np.hstack([W, read * sizes]), np.vstack([V, written])], len(sizes)
+    return FeedforwardNetwork(weights, [np.append(b, np.zeros(n)), offset], partly_linear(name, n)), left
+
+
+def _joined(first, rest, n_units, name):
+    """The first layer and the rest, which has linear units from `n_units` on, as one network."""
+    (W, V), (b, offset) = rest.weights, rest.biases
+    network = FeedforwardNetwork([first[0], W[:, :n_units], V[:n_units]], [first[1], b[:n_units], offset], name)
+    if len(b) == n_units:
+        return network
+    passed = W[:, n_units:] @ V[n_units:]
+    network = network.with_parameters(network.weights, [*network.biases[:2], offset + b[n_units:] @ V[n_units:]])
+    return with_skip_of_first_layer(network, passed)

@@ -1,0 +1,1 @@
+"""Two hidden layers behind the first, from derivatives by its outputs."""
