@@ -6,7 +6,7 @@ python benchmarks/bench_scale.py --part large         784-512-512-10 and trained
 python benchmarks/bench_scale.py --part deep          five to eight hidden ReLU layers
 python benchmarks/bench_scale.py --part deep_curve    three to eight hidden layers of 8 units, two to five of 16
 python benchmarks/bench_scale.py --part one_output    two wide ReLU layers and one output
-python benchmarks/bench_scale.py --part one_output_curve  30-n-n-1 by width and method
+python benchmarks/bench_scale.py --part one_output_curve  30-n-n-1 by width
 python benchmarks/bench_scale.py --part saturating    tanh and sigmoid, two and three hidden layers
 python benchmarks/bench_scale.py --part polish        fits of all parameters to Jacobians and outputs
 python benchmarks/bench_scale.py --part single_precision  two hidden ReLU layers, outputs rounded to float32

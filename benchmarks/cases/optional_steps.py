@@ -36,7 +36,7 @@ def _plain_relu(problem):
     return importlib.import_module("skident.identification.methods.relu")._shallow(problem, "relu")
 
 
-_METHODS, _DEEP = "identification.methods", "identification.piecewise.deep"
+_METHODS, _ENGINE = "identification.methods", "identification.piecewise"
 _MANY, _SECOND = "identification.piecewise.many_layers", "identification.methods.second_layer"
 _SMOOTH = "tanh|sigmoid|erf|logistic"
 _PLACES = {  # name: rows, places and what stands there instead
@@ -47,11 +47,12 @@ _PLACES = {  # name: rows, places and what stands there instead
         {f"{_METHODS}.discovery:two_layers_in_hidden_coordinates": _always(None)},
     ),
     "noisy steps": (_SMOOTH, {f"{_METHODS}.noisy_steps:METHOD.refuses": _always("left out")}),
-    "units of nearby points": ("relu", {f"{_DEEP}.network:add_units_of_nearby_points": _always(False)}),
     "maxout": ("relu", {f"{_METHODS}.relu:_maxout": _refuses}),
     "automatic leaky reading": ("relu", {f"{_METHODS}.relu:_relu_or_leaky": _plain_relu}),
-    "deeper facets dropped": ("relu", {f"{_DEEP}.layer_units:LayerUnits.drop_deeper_facets": _always(0)}),
-    "facets that end at others": ("relu", {f"{_DEEP}.layer_units:ends_at_others": _always(False)}),
+    "lines aimed at undecided signs": ("relu", {f"{_ENGINE}.layer_search:aimed_lines": _always([])}),
+    "lines where the first layer is active": ("relu", {f"{_ENGINE}.engine:orthant_lines": _always(None)}),
+    "missing units as linear directions": ("relu", {f"{_ENGINE}.layer_search:missing_direction": _always(None)}),
+    "units refuted by later lines": ("relu", {f"{_ENGINE}.engine:LayerUnits.drop_refuted": _always(False)}),
     "critical points of all layers first": ("relu", {f"{_METHODS}.relu:_has_shared_critical_points": _always(False)}),
     "facets of many layers dropped": ("relu", {f"{_MANY}.units:drop_facets": _always(None)}),
     "short lines to unseen weights": ("relu", {f"{_MANY}.units:complete_unit": _always(False)}),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 # Share of a unit's predicted points that outputs confirm: units behind it hide some where they are inactive.
-ACCEPTED = 0.85
 APART = 1e-3  # sine or distance from which two directions or points are not one
 BISECTION_ERROR = 2.5e-16  # standard deviation of bisected points, relative to 1 + |x|
 CANDIDATES = 30  # points among which the one farthest from activation boundaries is chosen
@@ -35,14 +34,12 @@ FAR_RADII = (
 FEWEST_UNITS = 2  # of a layer that are left if others are removed
 # Below it, fits of several hidden layers from vertices end in local minima (tuned on identification/grid).
 FEW_OUTPUTS = 3
-INDEPENDENT = 1e-9  # singular value over the largest of equations that are independent
 INDEPENDENT_NORMALS = 1e-8  # singular value over the largest of gradients and normals that are independent
 INPUT_REACH = 2.0  # standard deviations along every input, to either side
 INPUT_ROUNDING = 1e-7  # of a position over its distance: inputs are float32 numbers
 INSIDE = 1e-5  # relative part of a normal outside of the span of the gradients: rounding of normals
 LABEL_OFFSET = 1e-8  # of both labels from the boundary, relative to 1 + |x|
 LAST_SHARE = 0.6  # of explained outputs above which a layer is the last hidden one
-LAYER_ERRORS = 3.0  # errors of the known layers that every equation may be off by
 LEAST_ABSOLUTE = 10  # reweightings of a linear fit
 LEAST_FLOOR = 1e-12  # of residuals whose median is 0
 LEAST_GAIN = 0.1  # share of the wrong outputs that a unit must explain
@@ -62,7 +59,6 @@ NEARLY_RIGHT = 1e-2  # share of wrong outputs below which few other methods and 
 NEAR_HYPERPLANE = 1e-6  # distance from a known one, relative to 1 + |x|, within which a bend is that unit's
 NEAR_OFFSET = 1e-9  # of both labels from a boundary that is known to rounding, relative to 1 + |x|
 NEAR_RADII = (0.5, 1.0, 2.0)  # standard deviations of the origins of lines, or units of a probe's `spread`
-NEAR_RESOLUTIONS = 300.0  # distance up to which a boundary is the predicted one, in resolutions
 NEAR_SHARE = 0.3  # distance from a point of a unit, over that from the center
 # Singular value over the largest, below which it is rounding of normals and linear systems of them.
 NORMAL_RANK_TOL = 1e-7
@@ -82,7 +78,6 @@ RADII = (0.5, 1.0, 3.0)  # standard deviations of random points
 RANK_TOL = 1e-9  # singular value or pivot over the largest, below which it is rounding of fitted weights
 RCOND = 1e-12  # of least squares: rounding
 RESIDUAL_FLOOR = 1e-3  # residual over the median below which residuals weigh no more
-RESIDUAL_PER_ERROR = 1e-7  # residual that stands for one error of a noisy equation
 SAME = 1e-9  # relative difference of two results that is rounding
 SAME_NORMAL = 1e-4  # one minus the cosine of the normals of one hyperplane
 SAME_PLANE = 1e-3  # distance of hyperplanes that are one: errors of a few are ten times as large

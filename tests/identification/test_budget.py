@@ -11,7 +11,6 @@ from skident import NetworkIdentifier
 from skident.budget import check_deadline, time_limit
 from skident.datasets import make_network
 from skident.fitting.least_squares import NetworkLeastSquares
-from skident.identification.piecewise.deep.known_layers import KnownLayers
 from skident.identification.piecewise.kernel.gradient import normals_at
 from skident.identification.piecewise.kernel.output_error import DeepProbe
 from skident.network import get_activation
@@ -65,16 +64,6 @@ def test_normals_in_chunks_are_those_at_once(rng):
     assert np.array_equal(kept, kept_at_once) and n_queries == n_queries_at_once and len(kept) > n / 2
     np.testing.assert_allclose(np.abs(np.sum(few.normals * many.normals, axis=1)), 1.0, atol=1e-12)
     assert little < 0.2 * much
-
-
-def test_slopes_of_boundaries_in_chunks(rng):
-    network = relu_network((30, 12, 9, 2), 0)
-    known = KnownLayers([(network.weights[0], network.biases[0])], network.weights[1], network.biases[1])
-    active = known.evaluate(rng.standard_normal((50, 30)))[0] > 0
-    with skident.config_context(**SCARCE):
-        slopes = known.gradient_norms(active)
-    gradients = np.stack([known.boundary_gradients(active, np.full(50, k)) for k in range(21)], axis=1)
-    np.testing.assert_allclose(slopes, np.linalg.norm(gradients, axis=2), rtol=1e-12)
 
 
 def test_normal_equations_in_tiles(rng):

@@ -31,4 +31,4 @@ def test_more_units_than_there_are(activation):
 def test_a_layer_too_many():
     with pytest.warns(ConvergenceWarning, match=r"layer_widths=\(6, 3, 1\) was given, but .* explain all outputs"):
         found = identifier("relu", (6, 3, 1)).fit(X)
-    assert found.report_.exact and not found.report_.determined
+    assert found.report_.exact and found.layer_widths_ == (6, 1)

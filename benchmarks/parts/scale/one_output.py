@@ -1,4 +1,4 @@
-"""Two wide ReLU layers and one output, 30-n-n-1: how far two ways to the second layer go."""
+"""Two wide ReLU layers and one output, 30-n-n-1: how far identification goes."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ import numpy as np
 from common import format_table
 from parts.scale.networks import FALSE_ERROR, SEEDS, SEEDS_PER_ROW, Row, trial
 from registry import part
-from skident.identification.piecewise.deep import nearby_points
 
 WIDTHS = (32, 48, 64, 96, 128)
-FACETS, NEARBY = "facets alone", "nearby critical points first"
-N_NETWORKS = {FACETS: 2, NEARBY: 3}
+N_NETWORKS = 3
 LIMIT = 300.0  # max_seconds
 FIRST, FIRST_QUICK = 700, 970  # seeds, after the first of the range
 
 
 @part("scale", "one_output_curve", seeds=SEEDS)
 class _Curve:
-    """Networks recovered, queries and seconds by width and method."""
+    """Networks recovered, queries and seconds by width."""
 
     @staticmethod
     def run(trials, quick):
@@ -28,29 +26,22 @@ class _Curve:
         rows = []
         for i, n in enumerate(WIDTHS[:1] if quick else WIDTHS):
             first = SEEDS.start + (FIRST_QUICK if quick else FIRST + SEEDS_PER_ROW * i)
-            for method, n_networks in N_NETWORKS.items():
-                seeds = range(first, first + (1 if quick else trials or n_networks))
-                rows.append({"width": n, "method": method, "trials": [_trial(method, n, seed) for seed in seeds]})
+            seeds = range(first, first + (1 if quick else trials or N_NETWORKS))
+            rows.append({"width": n, "trials": [_trial(n, seed) for seed in seeds]})
         return {"rows": rows}
 
     @staticmethod
     def tables(result):
         """One row per width and method."""
-        head = ["network", "parameters", "second layer from", "exact", "false exact", "max error", "median queries"]
+        head = ["network", "parameters", "exact", "false exact", "max error", "median queries"]
         return format_table([*head, "max s"], [_cells(row) for row in result["rows"]])
 
 
-def _trial(method, n, seed):
+def _trial(n, seed):
     with multiprocessing.get_context("fork").Pool(1) as pool:
-        found = pool.apply(_in_process, (method, n, seed))
-    print(method, n, found, flush=True)
+        found = pool.apply(trial, (Row((30, n, n, 1), limit=LIMIT), seed))
+    print(n, found, flush=True)
     return found
-
-
-def _in_process(method, n, seed):
-    if method == FACETS:
-        nearby_points.LEAST_UNITS = np.inf
-    return trial(Row((30, n, n, 1), limit=LIMIT), seed)
 
 
 def _cells(row):
@@ -59,7 +50,6 @@ def _cells(row):
     return [
         f"30-{n}-{n}-1",
         f"{31 * n + (n + 1) * n + n + 1:,}",
-        row["method"],
         f"{sum(t['exact'] for t in found)} of {len(trials)}",
         sum(t["exact"] and t["error"] > FALSE_ERROR for t in found),
         max((t["error"] for t in found), default=None),

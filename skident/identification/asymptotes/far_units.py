@@ -101,7 +101,6 @@ def _units_on_a_line(probe, max_units, rng):
         lambda t: probe.query(line.at(t)),
         line.reach,
         length_scale=probe.length_scale,
-        detection_tol=probe.detection_tol,
         max_boundaries=max_units,
         rng=rng,
     )

@@ -12,7 +12,7 @@ from skident.oracle import NotIdentified, OutOfBudgetError
 
 from ..attempt import Attempt, max_error_over_deviation
 from ..constants import AT_ONCE, NEARLY_RIGHT
-from ..piecewise.deep.network import find_deep_relu_network, validate_relu_layers
+from ..piecewise.engine import find_piecewise_network, validate_relu_layers
 from ..piecewise.kernel.output_error import DeepProbe, probe_of
 from ..piecewise.many_layers.network import find_layers
 from ..piecewise.maxout.network import find_maxout_network
@@ -34,7 +34,7 @@ _HARDLY_WRONG = 1e-4  # share of wrong outputs below which other ones are not wo
 _COMPLETION_QUERIES = 30_000  # of the search that completes their layers, or three times as many if most are explained
 _NOT_TRIED = object()  # instead of a network from critical points, before they are measured
 _THREE_HIDDEN_LAYERS = 4  # and the output layer: facets alone need fewer queries
-_FURTHER_CHECKS = 17  # outputs that decide whether units are missing, per held-out sample (budget)
+_FURTHER_CHECKS = 4  # outputs that decide whether units are missing, per held-out sample (budget)
 _MAX_POLISHED = 30_000  # parameters up to which bits, or a small tol, are worth a fit to outputs (budget: 20 s)
 _SMALL_TOL = 1e-10  # below which fits to Jacobians are not accurate enough: they leave errors of 1e-9 to 1e-11
 _MAX_COSINE = 1.0 - 1e-6  # cosine of two units from which they may be one
@@ -247,8 +247,8 @@ def _by_facets(problem, probe, leaky=False, start=None):
     """The `DeepNetwork` whose units are followed from facet to facet, from the first layer or a `start`."""
     with problem.log.stage("layers (hyperplanes and facets)", problem.oracle, None, "units") as entry:
         options = {"callback": entry["progress"], "start": start, **_checks(problem)}
-        limit = None if start is None else _COMPLETION_QUERIES
-        return find_deep_relu_network(probe, leaky=leaky, max_queries=limit, **options)
+        options |= {} if start is None else {"max_queries": _COMPLETION_QUERIES}
+        return find_piecewise_network(probe, leaky=leaky, **options)
 
 
 def _checks(problem):

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from skident.identification.piecewise.deep.known_layers import KnownLayers
 from skident.identification.piecewise.kernel.output_error import DeepProbe, measure_rounding
 from skident.network import FeedforwardNetwork
 from skident.oracle import Oracle
@@ -35,11 +34,11 @@ class Planted:
         """The first n layers."""
         return list(zip(self.network.weights[:n], self.network.biases[:n], strict=True))
 
-    def known(self, n):
-        """Layers 1 ... n - 1, and layer n with units of other signs and lengths; and what these are."""
+    def unsigned(self, n):
+        """Weights and biases of layer n with units of other signs and norms; and what these are."""
         W, b = self.network.weights[n - 1], self.network.biases[n - 1]
         factors = self.rng.choice([-1.0, 1.0], W.shape[1]) * self.rng.uniform(0.5, 2.0, W.shape[1])
-        return KnownLayers(self.layers(n - 1), W * factors, b * factors), factors
+        return (W * factors, b * factors), factors
 
     def pre_activations(self, X):
         """Of all hidden layers."""

@@ -57,7 +57,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Segments:
+class Segments(Table):
     """Many lines ``origin + t direction`` with ``low <= t <= high``."""
 
     origins: np.ndarray  # (n, D)

@@ -52,6 +52,7 @@ class Probe:
     def __init__(self, oracle, output_error, exact=True):
         """`output_error` (m_L,): see `measure_rounding`; `exact`: whether that is the rounding of float64."""
         self.oracle, self.output_error, self.exact = oracle, output_error, exact
+        self.deviations = _MARGIN if exact and oracle.accuracy.exact else DEVIATIONS_OF_ERROR  # that an error bounds
         self.spread = 1.0  # of the points queried, in standard deviations of the inputs
         self.length_scale = np.sqrt(oracle.n_inputs)  # usual distance of standardized inputs from the center
         self.detection_tol = DETECTION_TOL if exact else _DETECTION_TOL_NOISY

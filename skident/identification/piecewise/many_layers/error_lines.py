@@ -9,7 +9,7 @@ import numpy as np
 from skident.budget.constants import TINY
 
 from ...constants import SPREAD
-from ..deep.validation import extend_samples
+from ...units.validation import extend_samples
 from ..kernel.robust_fit import fit_outputs
 from .critical_set import lines_between
 

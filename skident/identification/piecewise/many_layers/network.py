@@ -21,7 +21,7 @@ from ..several_outputs.shared_jacobians import Space
 from .aimed_lines import aimed_lines
 from .critical_set import CriticalSet, straight_lines
 from .error_lines import ErrorLines
-from .handover import RecoveredLayer, as_layer_units, as_relu_layers
+from .handover import RecoveredLayer, as_relu_layers
 from .known_prefix import KnownPrefix
 from .signs import layer_signs, linear_direction
 from .units import FURTHER_GRID, LayerSearch
@@ -51,9 +51,9 @@ _BEYOND = 2.0  # factor of such a weight: farther out, the unit may be larger
 
 
 def find_layers(probe, rng, callback=None, validate=None):
-    """Hyperplanes (K, D + 1) of the first layer, `LayerUnits` by depth, `OutputSamples`, and a `DeepNetwork` or None.
+    """Pairs of `RecoveredLayer`s and their `Unit`s, `OutputSamples`, and a `DeepNetwork` or None.
 
-    They are as many layers as are recovered. They start `find_deep_relu_network`, which validates and completes them.
+    They are as many layers as are recovered. They start the engine, which validates and completes them.
     The outputs of the `DeepProbe` must be exact everywhere, and three at least: a Jacobian serves as many critical
     points as there are outputs. Every critical point of the lines costs about ``10 + 1.5 (D + 20) / (m_L - 1)``
     queries. ``callback(n_units)`` is called after every layer. ``validate(relu_layers, samples)`` gives the
@@ -65,7 +65,8 @@ def find_layers(probe, rng, callback=None, validate=None):
     layers = search.run()
     if len(layers) < _FEWEST_LAYERS:
         return None
-    return *as_layer_units(layers, search.critical, rng), search.errors.samples, search.found
+    units = [layer.as_units(search.critical.points) for layer in layers]
+    return list(zip(layers, units, strict=True)), search.errors.samples, search.found
 
 
 class _ManyLayers:

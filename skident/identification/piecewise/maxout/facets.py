@@ -55,7 +55,6 @@ class Facets:
                 lambda t: probe.query(line.at(t)),
                 line.reach,
                 length_scale=probe.length_scale,
-                detection_tol=probe.detection_tol,
                 max_boundaries=max_boundaries,
                 rng=rng,
             )

@@ -7,9 +7,10 @@ import numpy as np
 from skident.budget import check_deadline
 from skident.linalg import svd
 
-from ...constants import INPUT_ROUNDING, N_FIRST, SAME_PLANE, WINDOW_ERRORS
-from ..deep.first_layer import HyperplaneSearch
-from ..kernel.locate import locate, window_widths
+from ...constants import APART, INPUT_ROUNDING, N_FIRST, N_INTERVALS, SAME_PLANE, WINDOW_ERRORS
+from ..kernel.gradient import normals_at
+from ..kernel.lines import CriticalPoints, gaps_on_segments, random_segments
+from ..kernel.locate import locate, scan_segments, window_widths
 from ..kernel.windows import locate_by_lines
 from .robust import robust_fit
 
@@ -27,15 +28,75 @@ _SPARE = 12  # more
 _WINDOWS = 12  # times as many windows at most
 _WIDTHS = ((0.01, 0.03), (0.01, 0.03, 0.1))  # half widths of windows of the two rounds, in standard deviations
 _UNEXPLAINED = 30.0  # median distance from the fitted hyperplane, in standard deviations: the points are on none
+_REACH = 6.0  # half length of lines in units of sqrt(D)
+_SAME_POINT = 1e-9  # distance of a point from a loose one's hyperplane, over 1 + |x|
+_SAME_POINT_ERRORS = 30.0  # `_SAME_POINT` in errors of the normal and resolutions
+_ON_PLANE = 1e-7  # distance of points on a hyperplane, over 1 + |x|
+_ON_PLANE_RESOLUTIONS = 100.0  # `_ON_PLANE` in resolutions
 _MERGE_ERRORS = 8.0  # standard errors within which two hyperplanes are one
 
 
-class NoisyHyperplaneSearch(HyperplaneSearch):
-    """A `HyperplaneSearch` on outputs that are not exact; `errors` are the standard errors of its `planes`."""
+class NoisyHyperplaneSearch:
+    """Hyperplanes on outputs that are not exact, with their standard errors, and critical points on none of them.
+
+    Attributes: `planes` (K, D + 1), unit normals and offsets, ``x . n + o = 0``; `errors` (K,); `loose`, the
+    `CriticalPoints` of hyperplanes met only once, and of deeper units.
+    """
 
     def __init__(self, probe, rng):
-        super().__init__(probe, rng)
-        self.errors = np.zeros(0)
+        self.probe, self.rng = probe, rng
+        D = probe.n_inputs
+        self.planes, self.errors = np.zeros((0, D + 1)), np.zeros(0)
+        self.loose = CriticalPoints(np.zeros((0, D)), np.zeros((0, D)), np.zeros(0))
+
+    def scan_lines(self, n_lines, *, radii=(1.0,), with_normals=True):
+        """Scan random lines for critical points that no hyperplane explains; the number of new hyperplanes.
+
+        Without normals, new points only confirm earlier ones.
+        """
+        lines = random_segments(self.probe, n_lines, self.rng, reach=_REACH, radii=radii)
+        line, t = scan_segments(self.probe, lines, self.rng, n_intervals=N_INTERVALS)
+        points, gaps = lines.at(line, t), gaps_on_segments(lines, line, t)
+        new = ~self.contains(points)
+        line, points, gaps = line[new], points[new], gaps[new]
+        found = self._confirm_loose(points)
+        if not with_normals:
+            return found
+        new = ~self.contains(points)
+        critical = normals_at(self.probe, points[new], lines.directions[line][new], gaps[new], self.rng)[0]
+        return found + self.add_points(critical)
+
+    def add_points(self, critical):
+        """Keep more `CriticalPoints`, and add the hyperplanes that two of all points are on; the number of new ones."""
+        self.loose = self.loose.joined(critical.take(~self.contains(critical.points)))
+        return self._confirm_loose(critical.points) + self._confirm_loose(self.loose.points)
+
+    def _confirm_loose(self, points):
+        """Add the hyperplanes of loose points that another of the points (n, D) is on; the number of new ones."""
+        found = 0
+        while len(self.loose) and len(points):
+            n = self.loose.normals
+            gap = np.abs(points @ n.T - np.sum(n * self.loose.points, axis=1))
+            slack = _SAME_POINT + _SAME_POINT_ERRORS * (self.loose.errors + self.probe.resolution)
+            other, loose = np.nonzero(gap < slack * _sizes(points)[:, None])
+            apart = np.linalg.norm(points[other] - self.loose.points[loose], axis=1) > APART
+            which = np.unique(loose[apart])
+            if len(which) == 0:
+                break
+            i = which[self.loose.errors[which].argmin()]
+            point = self.loose.take(np.array([i]))
+            self.loose = self.loose.take(np.arange(len(self.loose)) != i)
+            found += self.try_point(point)
+            if self.probe.oracle.budget.out_of_time:
+                break
+        return found
+
+    def contains(self, points):
+        """Which points (n, D) are on a detected hyperplane: a mask (n,)."""
+        if len(self.planes) == 0 or len(points) == 0:
+            return np.zeros(len(points), dtype=bool)
+        near = max(_ON_PLANE, _ON_PLANE_RESOLUTIONS * self.probe.resolution)
+        return np.abs(points @ self.planes[:, :-1].T + self.planes[:, -1]).min(axis=1) < near * _sizes(points)
 
     def search(self, most_lines=12, patience=2):
         """Scan lines until they have no new hyperplanes: many of them, if there are many hyperplanes.
@@ -99,6 +160,10 @@ class NoisyHyperplaneSearch(HyperplaneSearch):
     def _same(self, plane, error):
         apart = [np.linalg.norm(self.planes - sign * plane, axis=1) for sign in (1.0, -1.0)]
         return np.minimum(*apart) < np.maximum(_MERGE_ERRORS * (error + self.errors), SAME_PLANE)
+
+
+def _sizes(points):
+    return 1.0 + np.linalg.norm(points, axis=1)
 
 
 def _points_on(plane, n, rng):

@@ -9,7 +9,7 @@ import numpy as np
 from skident.linalg import lapack, svd
 
 from ...constants import MIN_OUTPUTS
-from .pair_scan import scan_pairs
+from ..kernel.scan import scan_line
 
 __all__ = [
     "MIN_OUTPUTS",
@@ -25,6 +25,7 @@ __all__ = [
 
 STAGE = "layers (shared Jacobians)"
 _MAX_BOUNDARIES = 20_000  # on a line (budget)
+_PAIRS = 9  # first pairs of queries on a line
 _LEAST_JUMP = 1e-6  # of a critical point, over the largest: where logits are nearly lost, their errors look like jumps
 _LEAST_SINGULAR = 0.08  # of the unit jumps of critical points that share a Jacobian: errors grow by its inverse
 _KNOWN_BESIDE = 8  # known critical points before the first unknown one, and after the last, among whose gaps to choose
@@ -145,18 +146,13 @@ def scanned(space, origin, direction, low, high, rng, *, length_scale, **options
 
     def query(t):
         rows = max(1, _CHUNK_BYTES // (8 * len(origin)))
-        parts = [space.query(origin + t[i : i + rows, None] * direction) for i in range(0, len(t), rows)]
+        parts = [space.query(origin + t[i : i + rows, None] * direction) for i in range(0, max(len(t), 1), rows)]
         return np.concatenate(parts)
 
-    positions, jumps = scan_pairs(
-        query,
-        low,
-        high,
-        output_error=float(space.output_error.max()),
-        length_scale=length_scale,
-        rng=rng,
-        **{"max_boundaries": _MAX_BOUNDARIES, **options},
-    )
+    options = {"max_boundaries": _MAX_BOUNDARIES, "n_pairs": _PAIRS, **options}
+    error = float(space.output_error.max())
+    scan = scan_line(query, (low, high), output_error=error, length_scale=length_scale, rng=rng, **options)
+    positions, jumps = scan.positions, scan.jumps
     sizes = np.linalg.norm(jumps, axis=1)
     kept = sizes > _LEAST_JUMP * sizes.max(initial=0.0)
     positions, jumps = positions[kept], jumps[kept]

@@ -136,7 +136,6 @@ class LineSearch:
                 lambda t: probe.query(line.at(t)),
                 line.reach,
                 length_scale=probe.length_scale,
-                detection_tol=probe.detection_tol,
                 max_boundaries=self.max_units,
                 rng=self.rng,
             )

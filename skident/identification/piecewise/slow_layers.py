@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skident.oracle import OutOfBudgetError
 
-from ...constants import HELD_OUT_PER_PARAMETER
+from ..constants import HELD_OUT_PER_PARAMETER
 
 __all__ = ["further_queries"]
 
@@ -26,16 +26,15 @@ _TOO_FEW = (
 )
 
 
-def further_queries(probe, first):
-    """Queries that a search behind the hyperplanes of a `HyperplaneSearch` may take beyond others: 0 but for wide ones.
+def further_queries(probe, n_units, n_lines, n_unexplained):
+    """Queries that a search behind a first layer of many units may take beyond others: 0 but for wide ones.
 
     A wide first layer is warned of. Raises `OutOfBudgetError` if `max_queries` are too few for what follows it; the
-    width of the next layer is estimated from the boundaries on lines that are on no hyperplane.
+    width of the next layer is estimated from the bends on lines that no hyperplane explains.
     """
-    n_units = len(first.planes)
     if n_units < _SLOW_UNITS or n_units <= probe.n_inputs:
         return 0
-    width = len(first.loose) // (_CROSSINGS * max(first.n_lines, 1))
+    width = n_unexplained // (_CROSSINGS * max(n_lines, 1))
     needed = _LEAST_PER_UNIT * width + HELD_OUT_PER_PARAMETER * n_units * width // probe.n_outputs
     left = probe.oracle.budget.queries_left
     if left < needed:

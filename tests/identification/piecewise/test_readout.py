@@ -1,129 +1,25 @@
-"""Signs and missing weights of hidden layers, and the readout of the last one."""
+"""The last layer from outputs: signs, output weights, linear parts and undetermined weights."""
 
 import numpy as np
 import pytest
 
-from skident.identification.piecewise.deep.facet_unit import FacetUnit
-from skident.identification.piecewise.deep.known_layers import KnownLayers
-from skident.identification.piecewise.deep.readout import (
+from skident.identification.units.readout import (
     PreactivationSigns,
     fill_undetermined,
     hidden_outputs,
     read_out,
     spread_points,
 )
-from skident.identification.piecewise.deep.signs import (
-    features_with_signs,
-    layer_signs,
-    signs_beside_linear_part,
-    with_missing_weights,
-)
 from skident.network import FeedforwardNetwork
-
-
-def unit_with(known, coef):
-    unit = FacetUnit(known, np.ones(known.n_inputs), np.ones(known.n_inputs))
-    unit.add_equations(1e9 * np.eye(len(coef)), 1e9 * coef, np.zeros((0, known.n_inputs)))
-    unit.coef, unit.null_basis, unit.residual = coef, np.zeros((len(coef), 0)), 0.0
-    return unit
-
-
-def planted_layer(seed, D=5, K=7, J=4, n_missing=0):
-    rng = np.random.RandomState(seed)
-    W, b, s = rng.standard_normal((D, K)), rng.standard_normal(K), rng.choice([-1.0, 1.0], K)
-    alpha = rng.standard_normal((K, J))
-    missing = rng.standard_normal((D, n_missing)) @ rng.standard_normal((n_missing, J))
-    coef = np.vstack([alpha, W @ (s[:, None] * alpha) + missing, rng.standard_normal(J)])
-    known = KnownLayers([], W, b)
-    return known, s, [unit_with(known, t) for t in coef.T]
-
-
-def by_trying_all(known, units):
-    """All signs, by the largest violation of the equations."""
-    K = known.n_units
-    best = None
-    for i in range(2**K):
-        s = np.array([1.0 - 2.0 * (i >> k & 1) for k in range(K)])
-        residual = max(np.abs(known.weights @ (s * u.coef[:K]) - u.coef[K:-1]).max() for u in units)
-        best = min(best, (residual, tuple(s))) if best else (residual, tuple(s))
-    return best
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_signs_are_those_of_trying_all(seed):
-    known, s, units = planted_layer(seed)
-    solution = layer_signs(known, units)
-    assert solution.certain and solution.determined.all() and solution.residual < 1e-10
-    np.testing.assert_array_equal(np.sign(solution.signs), s)
-    np.testing.assert_array_equal(by_trying_all(known, units)[1], s)
-
-
-def test_a_stranger_is_left_out():
-    known, s, units = planted_layer(0, J=5)
-    stranger = unit_with(known, np.random.RandomState(1).standard_normal(known.n_features))
-    solution = layer_signs(known, [*units[:2], stranger, *units[2:]])
-    assert solution.certain and solution.used == [0, 1, 3, 4, 5]
-    np.testing.assert_array_equal(np.sign(solution.signs), s)
-
-
-@pytest.mark.parametrize(("J", "n_missing"), [(2, 1), (4, 1), (4, 2)])
-def test_signs_beside_units_that_are_always_on(J, n_missing):
-    known, s, units = planted_layer(2, D=8, J=J, n_missing=n_missing)
-    assert not layer_signs(known, units).residual < 1e-5 or J == 2
-    signs, linear = signs_beside_linear_part(known, units)
-    np.testing.assert_array_equal(signs, s)
-    K = known.n_units
-    rest = np.array([u.coef[K:-1] - known.weights @ (s * u.coef[:K]) for u in units])
-    np.testing.assert_allclose(rest @ linear @ linear.T, rest, atol=1e-10)
-    assert linear.shape == (8, n_missing)
-
-
-def test_no_signs_where_nothing_is_of_low_rank():
-    known, _, units = planted_layer(3, D=8, J=3, n_missing=3)
-    assert signs_beside_linear_part(known, units)[0] is None
-    assert signs_beside_linear_part(known, units[:1])[0] is None
-
-
-def test_a_unit_in_terms_of_its_own_weights(planted):
-    net = planted((4, 6, 5, 1), 0)
-    known, factors = net.known(1)
-    X = net.rng.standard_normal((50, 4))
-    linear = net.rng.standard_normal((4, 2))
-    B = features_with_signs(known, np.sign(factors), linear)
-    outputs = np.maximum(np.sign(factors) * known.evaluate(X)[0], 0.0)
-    np.testing.assert_allclose(known.evaluate(X)[1] @ B, np.hstack([outputs, X @ linear, np.ones((50, 1))]), atol=1e-12)
-
-
-def test_a_weight_that_no_boundary_tells_is_determined_with_the_signs():
-    """Unit 2 is on wherever input 1 is: what their weight adds is linear there."""
-    rng, (m, K, J) = np.random.RandomState(0), (5, 7, 4)
-    W, b, s = rng.standard_normal((m, K)), rng.standard_normal(K), rng.choice([-1.0, 1.0], K)
-    alpha, d = rng.standard_normal((K, J)), rng.standard_normal(J)
-    lacking, undetermined = W.copy(), np.zeros((m, K), dtype=bool)
-    lacking[1, 2], undetermined[1, 2] = 0.0, True
-    c = lacking @ (s[:, None] * alpha)
-    c[1] += 2.0 * s[2] * alpha[2] * W[1, 2]
-    known = KnownLayers([], lacking, b)
-    units = [unit_with(known, coef) for coef in np.vstack([alpha, c, d]).T]
-    assert not layer_signs(known, units[:2]).residual < 1e-5
-    solution = layer_signs(known, units, undetermined=undetermined)
-    assert solution.certain and solution.residual < 1e-10 and solution.used == [0, 1, 2, 3]
-    np.testing.assert_array_equal(np.sign(solution.signs), s)
-    whole, moved = with_missing_weights(known, units, solution)
-    np.testing.assert_allclose(whole.weights, W, atol=1e-9)
-    truth = np.vstack([alpha, W @ (s[:, None] * alpha), d]).T
-    rows = np.array([unit.equations[known.n_inputs + 1 :] @ coef for unit, coef in zip(moved, truth, strict=True)])
-    np.testing.assert_allclose(rows, np.array([unit.targets[known.n_inputs + 1 :] for unit in moved]), rtol=1e-9)
-    assert with_missing_weights(known, units, solution._replace(missing_weights=np.zeros((m, K))))[0] is known
 
 
 @pytest.mark.parametrize("widths", [(5, 6, 1), (5, 7, 6, 1), (5, 7, 6, 3)], ids=str)
 def test_the_output_is_read(widths, planted):
     net = planted(widths, 0)
     L = len(widths) - 2
-    known, _ = net.known(L)
+    (W, b), _ = net.unsigned(L)
     probe = net.probe()
-    found = read_out(probe, net.layers(L - 1), known.weights, known.biases, net.rng)
+    found = read_out(probe, net.layers(L - 1), W, b, net.rng)
     assert found.features_share == found.network_share == 1.0 and found.linear.shape == (widths[-3], 0)
     if widths[-1] * widths[-3] >= widths[-2]:
         assert found.deviation.max() < 1e-6
@@ -136,10 +32,10 @@ def test_a_unit_that_is_always_on_is_read_as_a_pair(planted):
     biases = [b.copy() for b in net.network.biases]
     biases[1][2] = 1e3
     net.set(net.network.weights, biases)
-    known, _ = net.known(2)
+    (W, b), _ = net.unsigned(2)
     others = np.arange(6) != 2
     probe = net.probe()
-    found = read_out(probe, net.layers(1), known.weights[:, others], known.biases[others], net.rng)
+    found = read_out(probe, net.layers(1), W[:, others], b[others], net.rng)
     assert found.network_share == 1.0 and found.linear.shape == (6, 1) and found.network.layer_widths == (6, 7, 1)
     X = net.rng.standard_normal((100, 5))
     F = probe.query(X)[0]

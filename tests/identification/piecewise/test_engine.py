@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skident.identification.piecewise.deep.network import find_deep_relu_network
+from skident.identification.piecewise.engine import find_piecewise_network
 from skident.identification.piecewise.kernel.output_error import DeepProbe, measure_rounding
 from skident.oracle import Budget, NotIdentified, Oracle, OutOfBudgetError
 
@@ -11,7 +11,7 @@ from skident.oracle import Budget, NotIdentified, Oracle, OutOfBudgetError
 def found_of(net, seed=0, **options):
     rng = np.random.RandomState(seed)
     noise = measure_rounding(net.oracle, rng)
-    return find_deep_relu_network(DeepProbe(net.oracle, noise, net.spread), rng=rng, **options)
+    return find_piecewise_network(DeepProbe(net.oracle, noise, net.spread), rng=rng, **options)
 
 
 def error_of(net, found, scale=1.0):
@@ -57,7 +57,7 @@ def test_inputs_of_a_range(planted):
     rng = np.random.RandomState(0)
     Y = net.oracle(net.oracle.clip_to_range(rng.standard_normal((200, 5))))
     noise = np.full(1, 16 * np.finfo(float).eps * np.abs(Y).max())
-    found = find_deep_relu_network(DeepProbe(net.oracle, noise, Y.std(axis=0)), rng=rng)
+    found = find_piecewise_network(DeepProbe(net.oracle, noise, Y.std(axis=0)), rng=rng)
     U = net.oracle.clip_to_range(rng.standard_normal((1000, 5)))
     assert np.abs(found.network(U) - net.oracle(U)).max() < 1e-9 * np.ptp(Y)
 
@@ -69,7 +69,7 @@ def test_max_pooling_is_no_such_network():
     spread = oracle(rng.standard_normal((100, 3))).std(axis=0)
     noise = measure_rounding(oracle, rng)
     with pytest.raises(NotIdentified, match="units of layer [12]") as caught:
-        find_deep_relu_network(DeepProbe(oracle, noise, spread), rng=rng, max_queries=20_000)
+        find_piecewise_network(DeepProbe(oracle, noise, spread), rng=rng, max_queries=20_000)
     assert caught.value.reason == "unexplained"
 
 
@@ -78,7 +78,7 @@ def test_a_linear_function_has_no_units():
     rng = np.random.RandomState(0)
     noise = measure_rounding(oracle, rng)
     with pytest.raises(NotIdentified, match="do not bend anywhere"):
-        find_deep_relu_network(DeepProbe(oracle, noise, np.ones(1)), rng=rng)
+        find_piecewise_network(DeepProbe(oracle, noise, np.ones(1)), rng=rng)
 
 
 def test_a_budget_that_is_too_small(planted):

@@ -13,16 +13,13 @@ from skident.fitting.polish import polish_network
 from skident.linalg import lapack
 from skident.network import FeedforwardNetwork
 
-from ...constants import FEWEST_UNITS, NEAR_RESOLUTIONS, TIGHT_RANK_TOL
-from ..kernel.gradient import critical_points_on
-from ..kernel.lines import CriticalPoints, Segments
-from ..kernel.robust_fit import NOISY
+from ..constants import FEWEST_UNITS, TIGHT_RANK_TOL
+from ..piecewise.kernel.robust_fit import NOISY
 from .readout import hidden_outputs, spread_points
 
 __all__ = [
     "OutputSamples",
     "Validation",
-    "boundaries_beside_errors",
     "extend_samples",
     "polish",
     "prune",
@@ -44,6 +41,8 @@ _FIRST_SHARE = 8  # divisor of the samples tested first: most wrong networks fai
 _FEW_WRONG = 0.02  # share of wrong noisy outputs up to which a network without linear part is preferred
 _SOME_WRONG = 0.5  # share of wrong outputs up to which a network is polished on these as well
 _HARDLY_WRONG = 0.01  # `_SOME_WRONG` below which it is polished only if some of these take part
+_CHANGING_SHARE = 0.25  # of samples where missing units would show, over the others
+_FEWEST_CHANGING = 300  # of these
 _N_POLISHES = 4  # on outputs that were wrong
 _DIRECTIONS = (1.0, 3.0, 6.0)  # distances along directions in which the units change most, in units of sqrt(D)
 _FAR_SPREADS = (3.0, 6.0, 12.0)  # of samples beside those near the center, in standard deviations of the inputs
@@ -69,12 +68,6 @@ _NEAREST = 40  # points per weight that is not tested
 _N_SMALLER = 2  # smaller networks tried at a time
 _OUTPUTS_PER_UNIT = 10  # for fitting output weights again
 _OPPOSITE = -0.99  # cosine of two units that stand for a linear part
-# Boundaries beside errors.
-_N_PATHS = 6  # lines from right to wrong outputs
-_RIGHT = 0.1  # scaled error below which an output is right
-_PATH_LENGTH = 1.3  # of these lines over the distance
-_PATH_INTERVALS = 8  # that they are cut into at first
-_NEAR_MEDIAN = 1e-6  # pre-activation over the median up to which a point is on a boundary
 
 
 class OutputSamples(NamedTuple):
@@ -143,14 +136,15 @@ class Validation:
         return Validation.of(probe, self.network, self.linear, self.samples.joined(others))
 
 
-def validate_readout(probe, readout, samples, n_samples, rng):
+def validate_readout(probe, readout, samples, n_samples, inputs, rng):
     """The `Validation` of a readout's network, polished; without its linear part if that only makes up for weights.
 
-    The network must explain `n_samples` outputs, and as many more as it was polished on; `samples` there are (or None).
+    The network must explain `n_samples` outputs, a quarter more where missing units would show, also between and beyond
+    `inputs` (k, D), and as many more as it was polished on; `samples` there are (or None).
     """
     none, noisy, best = readout.linear[:, :0], probe.resolution > NOISY, None
     for network, linear in _candidates(probe, readout, rng):
-        found = _polished_and_validated(probe, network, linear, samples, n_samples, rng)
+        found = _polished_and_validated(probe, network, linear, samples, n_samples, inputs, rng)
         samples = found.samples
         best = found if best is None or found.wrong_share < best.wrong_share else best
         if best.wrong_share <= (_FEW_WRONG if noisy else 0.0):
@@ -172,24 +166,29 @@ def _candidates(probe, readout, rng):
     yield readout.network, readout.linear
 
 
-def _polished_and_validated(probe, network, linear, samples, n_samples, rng):
+def _polished_and_validated(probe, network, linear, samples, n_samples, inputs, rng):
     """A network polished and validated; polished again on what was wrong by little, if that is not much."""
     best, wrong = None, None
-    for _ in range(_N_POLISHES):
-        network = polish(probe, network, rng, wrong)
+    for polished in range(_N_POLISHES + 1):
+        network = polish(probe, network, rng, wrong) if polished else network
         for n in (n_samples // _FIRST_SHARE, n_samples):
             samples = extend_samples(probe, samples, n, rng)
             found = Validation.of(probe, network, linear, samples)
             if found.wrong_share:
                 break
         else:
+            if not polished and not _is_exact(network, samples):
+                continue
             if probe.resolution <= NOISY:
-                found = found.with_samples(
-                    probe, OutputSamples.at(probe, untested_points(probe, network, found.X, rng))
-                )
+                more = OutputSamples.at(probe, untested_points(probe, network, found.X, rng))
+                n = max(_FEWEST_CHANGING, int(_CHANGING_SHARE * n_samples))
+                more = more.joined(sample_where_units_change(probe, network, inputs, n, rng))
+                found = found.with_samples(probe, more)
                 samples = found.samples
         gained = best is None or found.wrong_share < best.wrong_share
         best = found if gained else best
+        if not polished and best.wrong_share:
+            continue
         if not gained or not 0 < best.wrong_share <= _SOME_WRONG or probe.resolution > NOISY:
             break
         if best.wrong_share < _HARDLY_WRONG and not np.any(_takes_part(probe, network, best.wrong_samples())):
@@ -197,6 +196,13 @@ def _polished_and_validated(probe, network, linear, samples, n_samples, rng):
         # On these it will be right; as many others must confirm that it is.
         wrong, n_samples = best.wrong_samples(), n_samples + len(samples.X)
     return best
+
+
+def _is_exact(network, samples):
+    """Whether a network is right on samples up to errors that no polish repairs."""
+    samples = samples.take(np.isfinite(samples.tol))
+    error = np.abs(network(samples.X) - samples.F).max(axis=1)
+    return bool(np.all(error < _EXACT_ERRORS * np.minimum(samples.tol, _INACCURATE * np.median(samples.tol))))
 
 
 def sample_where_units_change(probe, network, inputs, n, rng):
@@ -387,33 +393,3 @@ def _without(network, units, samples):
     out = lapack.lstsq(H / tol[:, None], F / tol[:, None], rcond=TIGHT_RANK_TOL)[0]
     residual = np.median(np.abs(H @ out - F).max(axis=1) / tol)
     return residual, FeedforwardNetwork([*W, out[:-1]], [*b, out[-1]], network.activation)
-
-
-def boundaries_beside_errors(probe, network, X, error, rng):
-    """`CriticalPoints` not of a network, between points X (n, D) where it is wrong and the nearest where it is right.
-
-    `error` (n,) as `scaled_errors` gives it.
-    """
-    right, wrong = np.flatnonzero(error < _RIGHT), np.flatnonzero(error > 1.0)
-    if len(right) == 0 or len(wrong) == 0:
-        return CriticalPoints(X[:0], X[:0], error[:0])
-    wrong = rng.permutation(np.resize(wrong, max(_N_PATHS, len(wrong))))[:_N_PATHS]
-    apart = np.linalg.norm(X[right][:, None] - X[wrong], axis=2)
-    # The nearest right point, or the next ones if a wrong point is repeated.
-    rank = np.array([np.sum(wrong[:i] == w) for i, w in enumerate(wrong)])
-    start = right[np.argsort(apart, axis=0)[rank % len(right), np.arange(len(wrong))]]
-    V = X[wrong] - X[start]
-    length = np.linalg.norm(V, axis=1)
-    lines = Segments(X[start], V / length[:, None], np.zeros(len(V)), _PATH_LENGTH * length)
-    near = max(_NEAR_MEDIAN, NEAR_RESOLUTIONS * probe.resolution)
-
-    def is_known(points):
-        known, H = np.zeros(len(points), dtype=bool), points
-        for W, b in _hidden_layers(network):
-            Z = H @ W + b
-            H = network.activations[0](Z)
-            if len(points):
-                known |= np.abs(Z).min(axis=1) < near * np.median(np.abs(Z))
-        return known
-
-    return critical_points_on(probe, lines, is_known, _PATH_INTERVALS, rng)

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from skident.identification.piecewise.deep.readout import Readout
-from skident.identification.piecewise.deep.validation import (
-    boundaries_beside_errors,
+from skident.identification.units.readout import Readout
+from skident.identification.units.validation import (
     extend_samples,
     polish,
     sample_where_units_change,
@@ -14,32 +13,6 @@ from skident.identification.piecewise.deep.validation import (
     validate_readout,
 )
 from skident.network import FeedforwardNetwork
-
-
-def test_errors_lead_to_the_boundaries_of_a_missing_unit(planted):
-    net = planted((6, 7, 5, 1), 0)
-    probe = net.probe()
-    unit, shift = (
-        probe.output_error * net.oracle.output_scale,
-        net.network(np.zeros((1, 6)))[0] / net.oracle.output_scale,
-    )
-    shift = probe.query(np.zeros((1, 6)))[0][0] - shift / probe.output_error
-    weights = [w.copy() for w in net.network.weights]
-    weights[2] = weights[2] / unit
-    biases = [*net.network.biases[:2], net.network.biases[2] / unit + shift]
-    right = FeedforwardNetwork(weights, biases, "relu")
-    samples = extend_samples(probe, extend_samples(probe, None, 100, net.rng), 400, net.rng)
-    X, error = scaled_errors(probe, right, samples)
-    assert len(X) == 400 and error.max() < 1.0
-    assert len(boundaries_beside_errors(probe, right, X, error, net.rng)) == 0
-    k = int(np.argmin(np.abs((net.pre_activations(X)[1] > 0).mean(axis=0) - 0.5)))
-    lacking = [weights[0], np.delete(weights[1], k, 1), np.delete(weights[2], k, 0)]
-    wrong = FeedforwardNetwork(lacking, [biases[0], np.delete(biases[1], k), biases[2]], "relu")
-    X, error = scaled_errors(probe, wrong, samples)
-    off = net.pre_activations(X)[1][:, k] <= 0
-    np.testing.assert_array_equal(error < 1.0, off)
-    critical = boundaries_beside_errors(probe, wrong, X, error, net.rng)
-    assert len(critical) > 0 and np.abs(net.pre_activations(critical.points)[1][:, k]).max() < 1e-6
 
 
 def test_polish_restores_a_network(planted):
@@ -120,7 +93,7 @@ def test_a_linear_part_that_makes_up_for_weights_is_left_out(right):
     net, probe, network = right
     rough, v = perturbed(network, 1e-7, net.rng), net.rng.standard_normal((7, 1))
     readout = Readout(with_pair(rough, v, 1e-7), 1.0, 1.0, np.zeros(5), v, rough)
-    validation = validate_readout(probe, readout, None, 400, net.rng)
+    validation = validate_readout(probe, readout, None, 400, np.zeros((0, probe.n_inputs)), net.rng)
     assert validation.wrong_share == 0.0 and len(validation.X) >= 400 and validation.linear.shape == (7, 0)
     assert validation.network.layer_widths == (7, 5, 1)
 
@@ -133,7 +106,7 @@ def test_what_no_polish_repairs_stays_wrong(right):
         "relu",
     )
     readout = Readout(lacking, 0.7, 0.7, np.zeros(4), np.zeros((7, 0)))
-    validation = validate_readout(probe, readout, None, 400, net.rng)
+    validation = validate_readout(probe, readout, None, 400, np.zeros((0, probe.n_inputs)), net.rng)
     assert validation.wrong_share > 0.1 and validation.network.layer_widths == (7, 4, 1)
 
 

@@ -12,7 +12,7 @@ from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 from skident.network import FeedforwardNetwork, leaky_relu
 from skident.oracle import NotIdentified
 
-from ...constants import (
+from ..constants import (
     CERTAIN,
     EXPLAINED,
     EXPLAINED_ERRORS,
@@ -22,8 +22,8 @@ from ...constants import (
     REWEIGHTINGS,
     SETTLED,
 )
-from ..kernel.robust_fit import NOISY, fit_outputs
-from ..kernel.signs import linear_part_matrix, signs_over_ratio, slope_of_ratio
+from ..piecewise.kernel.robust_fit import NOISY, fit_outputs
+from ..piecewise.kernel.signs import linear_part_matrix, signs_over_ratio, slope_of_ratio
 
 __all__ = [
     "PreactivationSigns",
@@ -170,6 +170,8 @@ class _OutputFit:
         known = PreactivationSigns.determine(pool @ weights + biases, pool, inputs, undetermined)
         signs = known.of(Z, H)
         i = np.flatnonzero(np.all(signs != 0, axis=1))
+        if len(i) <= sum(weights.shape):  # too few outputs where all signs are known: as if the weights were
+            return cls(weights, biases, np.zeros(weights.shape), F, tol, H, np.abs(Z))
         return cls(weights, biases, undetermined, F[i], tol[i], H[i], (Z * signs)[i], known, pool)
 
     def of_units(self, units):
@@ -269,7 +271,7 @@ class PreactivationSigns:
     Examples
     --------
     >>> import numpy as np
-    >>> from skident.identification.piecewise.deep.readout import PreactivationSigns
+    >>> from skident.identification.units.readout import PreactivationSigns
     >>> signs = PreactivationSigns(np.array([[0.0], [-1.0]]), np.array([[-1.0], [-1.0]]))
     >>> print(signs.of(np.array([[2.0], [2.0]]), np.array([[1.0, 0.0], [1.0, 3.0]])).ravel())
     [ 1. -1.]

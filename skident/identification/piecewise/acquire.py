@@ -1,0 +1,85 @@
+"""Which lines to scan next: anywhere, where all units of the recovered layer are active, beside errors."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skident.linalg import lapack
+
+from ..constants import NEAR_RADII
+from ..measure.record import between, through
+from .kernel.lines import Segments, random_segments
+
+__all__ = ["aimed_lines", "lines_beside", "orthant_lines", "random_lines"]
+
+_FAR = 30.0  # half length of random lines in units of sqrt(D)
+_N_NODES = 60  # of a random line
+_ORTHANT_NODES = 24  # of a line in the positive orthant
+_BESIDE_NODES = 14  # of a line from a right to a wrong output
+_POOL = 4000  # points among which those on one side of a unit are chosen
+_AIMED_SPREADS = (0.5, 1.0, 2.0, 3.0)  # their spreads, in standard deviations of the inputs
+_SIZES = (0.1, 0.5, 1.0, 2.0)  # of the pre-activations at its ends
+_POWER = 1.5  # of exponential variables: some pre-activations are small
+_LEAST = 0.01  # pre-activation
+
+
+def random_lines(record, n):
+    """Scan random lines; their indices."""
+    outputs = record.outputs
+    if outputs.basis is None:
+        lines = random_segments(outputs.probe, n, outputs.rng, reach=_FAR, radii=NEAR_RADII)
+    else:
+        lines = _in_coordinates(outputs, n)
+    return record.add(lines, through(outputs, lines, _N_NODES))
+
+
+def _in_coordinates(outputs, n):
+    rng, k = outputs.rng, outputs.n_inputs
+    V = rng.standard_normal((n, k))
+    half = np.full(n, _FAR * outputs.length)
+    origins = rng.choice(NEAR_RADII, (n, 1)) * rng.standard_normal((n, k))
+    return Segments(origins, V / np.linalg.norm(V, axis=1, keepdims=True), -half, half)
+
+
+def orthant_lines(record, first, n):
+    """Scan lines on which all units of the first `Layer` are active, if there are such; their indices or None.
+
+    Units of the second layer are whole there.
+    """
+    one, other = (_orthant(first, n, record.outputs.rng) for _ in range(2))
+    if len(one) == 0:
+        return None
+    return record.add(*between(one, other, _ORTHANT_NODES, record.outputs.rng, low=0.0, high=1.0))
+
+
+def lines_beside(record, right, wrong):
+    """Scan lines from points (n, k) where outputs are right to others where they are wrong; their indices."""
+    return record.add(*between(right, wrong, _BESIDE_NODES, record.outputs.rng))
+
+
+def aimed_lines(record, prefix, units):
+    """Scan lines between points on one side of some of the last known units, on either side of each; their indices.
+
+    Some points have all units of the first layer active, if there are such: most of what lies behind shows there.
+    """
+    rng, ends = record.outputs.rng, []
+    X = rng.choice(_AIMED_SPREADS, (_POOL, 1)) * rng.standard_normal((_POOL, record.outputs.n_inputs))
+    pools = [X] if not prefix.layers else [_orthant(prefix.layers[0], _POOL, rng), X]
+    for X in pools:
+        Z = prefix.evaluate(X)[0][:, prefix.first + units] if len(X) else np.zeros((0, len(units)))
+        for side in (Z > 0).T:
+            some = [rng.permutation(np.flatnonzero(mask))[:2] for mask in (side, ~side)]
+            ends += [X[pair] for pair in some if len(pair) == 2]
+    if not ends:
+        return np.zeros(0, dtype=int)
+    one, other = np.swapaxes(np.array(ends), 0, 1)
+    return record.add(*between(one, other, _BESIDE_NODES, rng))
+
+
+def _orthant(first, n, rng):
+    """Points (n, k) at which all units of the first `Layer` are active; (0, k) if there are none."""
+    W, b = first.weights, first.biases
+    if W.shape[1] > len(W):
+        return np.zeros((0, len(W)))
+    H = rng.exponential(1.0, (n, len(b))) ** _POWER * rng.choice(_SIZES, (n, 1)) + _LEAST
+    return (H - b) @ lapack.pinv(W)

@@ -1,1 +1,0 @@
-"""ReLU networks of any depth, layer by layer, from activation boundaries."""

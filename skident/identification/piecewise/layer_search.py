@@ -1,0 +1,260 @@
+"""The units of one layer from critical points, and the signs of the layer before."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skident.budget.constants import FEW_ROUNDS
+
+from ..constants import CERTAIN
+from ..measure.outputs import SIGNIFICANCE
+from ..units.candidates import Views, unit_of_point
+from ..units.extend import extend
+from ..units.layer import FEWEST_HITS, LayerUnits
+from ..units.missing import missing_direction
+from ..units.prefix import Prefix
+from ..units.signs import sign_votes, signs_of_units, some_signs, votes_decide
+from ..units.unit import Unit
+from .acquire import aimed_lines
+
+__all__ = ["find_signs", "find_units", "unexplained"]
+
+_MOST_EXTENDED = 8  # points whose units are extended in vain before others are left (budget)
+_MOST_CROSSINGS = 30  # of extending a unit (budget)
+_OPEN_CROSSINGS = 6  # `_MOST_CROSSINGS` if all its crossings are there: weights that never matter may stay undetermined
+_POINTS_PER_UNIT = 4  # critical points of deeper units that decide a layer's signs, at most
+_MOST_UNSIGNED = 30  # units over unsigned features that are extended (budget)
+_MOST_AIMED = 3  # sets of lines that are aimed at units with undecided signs, and one (budget)
+_SHARPENINGS = 12  # of a unit over a wide layer (budget)
+_KNOWN = 0.1  # relative error of coefficients that are known well enough, in `exact_tol`
+_SHARPENED = 12  # places of each
+_SPARE_UNITS = 3  # of these, beyond the unknowns over the equations of one
+_SPARE_SHARE = 1.5  # of these unknowns
+
+
+def unexplained(record, levels, index):
+    """Which of some bends no unit of any level explains: their indices; scaled normals (n, k) of the others; errors."""
+    normals, errors = np.full((len(record), record.outputs.n_inputs), np.nan), np.full(len(record), np.inf)
+    left = index
+    for level in levels:
+        which = level.explains(left)
+        hit = which >= 0
+        normals[left[hit]], errors[left[hit]] = level.scaled_normals(left[hit], which[hit])
+        left = left[~hit]
+    return left, normals, errors
+
+
+class _Search:
+    """What the searches of one layer share: levels of units known so far, the last of them being searched."""
+
+    def __init__(self, record, levels):
+        self.record, self.levels, self.outputs = record, levels, record.outputs
+
+    def measure(self, lines):
+        """Measure the normals of unexplained bends of lines."""
+        index = np.flatnonzero(np.isin(self.record.bends.line, lines))
+        self.record.measure_normals(lines, *unexplained(self.record, self.levels, index)[1:])
+
+    def open_points(self):
+        """Indices of unexplained bends with normals, nearest to the center first."""
+        left = unexplained(self.record, self.levels, self.record.with_normals())[0]
+        return left[np.argsort(np.linalg.norm(self.record.points[left], axis=1))]
+
+
+def find_signs(record, levels, prefix, slope):
+    """Signs (K,) of the last layer's units, known up to these by `prefix`, slope, and weights (m, r) of linear units.
+
+    `slope` of inactive units; None is solved for. None if the signs are not determined.
+    """
+    search, K, tol = _Search(record, levels), prefix.n_units, record.outputs.loose_tol
+    linear, signs = np.zeros((len(prefix.top.weights), 0)), np.ones(K)
+    if K <= prefix.n_inputs and slope in (None, 0.0):
+        for line in range(len(record.lines)):
+            points = search.open_points()
+            if len(points) >= _POINTS_PER_UNIT * K or votes_decide(sign_votes(prefix, record, points, tol)[0]).all():
+                break
+            search.measure([line])
+        for _ in range(_MOST_AIMED):
+            votes, linear, doubtful = _voted(search, prefix, tol)
+            signs = np.where(votes[:, 1] > votes[:, 0], 1.0, -1.0)
+            if not doubtful.any():
+                return signs, 0.0, linear
+            search.measure(aimed_lines(record, prefix, np.flatnonzero(doubtful)))
+    found = _signs_by_units(search, prefix, slope)
+    if found is None:
+        return None
+    return np.where(found.determined, found.signs, signs), found.slope, np.zeros((len(linear), 0))
+
+
+def _voted(search, prefix, tol):
+    """Votes (K, 2) of deeper normals, weights (m, r) of missing linear units, and a mask (K,) of undecided units."""
+    record, points, K = search.record, search.open_points(), prefix.n_units
+    votes, shifts, counts = sign_votes(prefix, record, points, tol)
+    for _ in range(FEW_ROUNDS):
+        v = None if votes_decide(votes).all() else missing_direction(prefix, record, points, tol)
+        if v is None:
+            break
+        prefix = Prefix(prefix.n_inputs, prefix.layers, prefix.top.with_linear(v[:, None]))
+        votes, shifts, counts = sign_votes(prefix, record, points, tol)
+    r = shifts.shape[1]
+    linear = prefix.top.weights[:, K:] + prefix.top.weights[:, :K] @ shifts
+    return votes, linear, ~votes_decide(votes) | ((r > 0) & (counts.min(axis=1) <= r))
+
+
+def _signs_by_units(search, prefix, slope):
+    """`Signs` from units over unsigned features, extended until they are determined; None if they contradict."""
+    record, outputs, found = search.record, search.outputs, None
+    layer, K = LayerUnits(record, prefix), prefix.n_units
+    enough = max(_MOST_EXTENDED, int(_SPARE_SHARE * K / outputs.n_inputs) + _SPARE_UNITS)
+    if len(search.open_points()) == 0:
+        search.measure([0, 1])
+    for i in search.open_points()[:_MOST_UNSIGNED]:
+        if len(layer.units) >= enough:
+            break
+        if layer.units and layer.explains(np.array([i]))[0] >= 0:
+            continue
+        unit, rest = unit_of_point(prefix, record, i, outputs.loose_tol)
+        if rest > outputs.loose_tol + SIGNIFICANCE * record.normal_errors[i]:
+            continue
+        unit.learn(*layer.equations(np.array([i]), unit.coef))
+        unit.settle()
+        if not _passes(layer, unit):
+            continue
+        layer.units.append(unit)
+        found = signs_of_units(prefix, layer.units, outputs.loose_tol, slope)
+        if found.certain:
+            return found
+    if found is None or found.deviation > CERTAIN or slope not in (None, 0.0):
+        return None
+    signs = some_signs(prefix, layer.units, outputs.loose_tol)
+    return None if signs is None else found._replace(signs=signs, determined=signs != 0, slope=0.0)
+
+
+def _passes(layer, unit):
+    """Extend a unit, and whether its crossings are there."""
+    evidence = layer.evidence(unit)
+    if layer.refuted(unit, evidence)[0]:
+        return False
+    if unit.nullity and not extend(layer, unit, _MOST_CROSSINGS):
+        return False
+    if layer.prefix.n_units > layer.outputs.n_inputs:
+        sharpened(layer, unit)
+    layer.refit(unit)
+    unit.open_errors(layer.outputs.testable_tol)
+    evidence = layer.evidence(unit)
+    is_wrong, more = layer.refuted(unit, evidence)
+    hits = len(evidence.hits) + more
+    if is_wrong:
+        return False
+    if hits < FEWEST_HITS and not unit.nullity:
+        more, missed = layer.sought(unit)
+        return hits + more >= FEWEST_HITS and not missed
+    return True
+
+
+def sharpened(layer, unit):
+    """Scan where a unit is known worst until it is known well: how many crossings are there, and how many are not."""
+    hits, missed = 0, 0
+    for _ in range(_SHARPENINGS):
+        if unit.n_open(_KNOWN * layer.outputs.exact_tol) == 0:
+            break
+        more, lost = layer.sharpened(unit, _SHARPENED)
+        hits, missed = hits + more, missed + lost
+        if more == 0:
+            break
+    return hits, missed
+
+
+def find_units(record, levels, lines, may_extend=True):
+    """Add units to the last level from bends on lines: whole ones first, then those that have to be extended.
+
+    Returns whether all bends are explained.
+    """
+    search = _UnitSearch(record, levels)
+    for search.may_extend in (False, True)[: 1 + may_extend]:
+        for line in lines:
+            if len(unexplained(record, levels, record.on_line(line))[0]):
+                search.measure([line])
+                search.add_units()
+            if len(unexplained(record, levels, np.arange(len(record)))[0]) == 0:
+                return True
+    return False
+
+
+class _UnitSearch(_Search):
+    """The units of the last level over features with signs."""
+
+    def __init__(self, record, levels):
+        super().__init__(record, levels)
+        self.level, self.may_extend, self.n_failed = levels[-1], False, 0
+
+    def add_units(self):
+        """Add units of unexplained bends with normals."""
+        level, record, tol = self.level, self.record, self.outputs.loose_tol
+        level.complete(self.open_points())
+        index = self.open_points()
+        views = Views(level.prefix, record, index, tol)
+        free = views.whole.copy()
+        sizes = [-views.joined(i, free)[2].sum() if free[i] else 1 for i in range(len(index))]
+        for i in np.argsort(sizes, kind="stable"):
+            if not free[i] or index[i] in level.rejected or self.n_failed > _MOST_EXTENDED:
+                continue
+            coef, mask, member = views.joined(i, free)
+            unit = Unit(coef / np.linalg.norm(coef[:-1]), np.eye(len(coef))[:, ~mask], record.points[index[i]])
+            unit.starts += list(record.points[index[member]])
+            self.try_unit(unit, index[member], index[i])
+            free &= level.explains(index) < 0
+        for i in index[~views.whole] if self.may_extend else ():
+            if i in level.rejected or level.explains(np.array([i]))[0] >= 0 or self.n_failed > _MOST_EXTENDED:
+                continue
+            unit, rest = unit_of_point(level.prefix, record, i, tol)
+            if rest > tol + SIGNIFICANCE * record.normal_errors[i]:
+                level.rejected.add(i)
+            else:
+                self.try_unit(unit, np.array([i]), i)
+
+    def try_unit(self, unit, members, i):
+        """Accept a unit of some bends, or reject bend i if more lines would not change that."""
+        if unit.nullity and not self.may_extend:
+            return
+        unit.learn(*self.level.equations(members, unit.coef))
+        unit.settle()
+        verdict = self.verdict(unit)
+        if verdict:
+            self.level.add(unit)
+            self.n_failed = 0
+        elif verdict is False:
+            self.level.rejected.add(i)
+
+    def verdict(self, unit):
+        """Whether a candidate is a unit of the level; None if that is not decided."""
+        level = self.level
+        evidence = level.evidence(unit)
+        if level.refuted(unit, evidence)[0]:
+            return False
+        if unit.nullity:
+            self.n_failed += 1
+            safe = unit.copy() if len(evidence.hits) >= FEWEST_HITS and evidence.clear else None
+            if not extend(level, unit, _MOST_CROSSINGS if safe is None else _OPEN_CROSSINGS):
+                if safe is None:
+                    return False
+                unit.coef, unit.V = safe.coef, safe.V
+                unit.starts, unit.rows, unit.errors = safe.starts, safe.rows, safe.errors
+            unit.settle()
+        level.refit(unit)
+        evidence = level.evidence(unit)
+        is_wrong, more = level.refuted(unit, evidence)
+        hits = len(evidence.hits) + more
+        if is_wrong:
+            return False
+        if level.prefix.n_units > self.outputs.n_inputs and not unit.nullity:  # errors grow along it, and behind it
+            more, missed = sharpened(level, unit)
+            if missed or level.relative_errors([unit])[0] > self.outputs.loose_tol:
+                return False if missed else None
+            hits += more
+        if hits < FEWEST_HITS and not unit.nullity:
+            more, missed = level.sought(unit)
+            if missed:
+                return False
+            hits += more
+        return True if hits >= FEWEST_HITS else None
