@@ -210,39 +210,44 @@ def _collected(outputs, lines, pairs, ends, most_bends, depth):
     end = np.r_[start[1:], len(T)] - 1
     good = (T[end] > T[start]) & np.isfinite(error[end])
     start, end = start[good], end[good]
-    length = T[end] - T[start]
-    slope, slope_error = (
-        (F[end] - F[start]) / length[:, None],
-        np.sqrt(2.0) * np.maximum(error[start], error[end]) / length,
-    )
+    slope = (F[end] - F[start]) / (T[end] - T[start])[:, None]
     runs = Runs(line[start], T[start], T[end], slope, np.maximum(error[start], error[end]))
-    if len(start) < 2:
+    if len(runs) < 2:
         none = np.zeros(0)
         return Bends(line[:0], none, none, F[:0], none), runs, _at_ends(runs, ends)
-    p, q = np.arange(len(start) - 1), np.arange(1, len(start))
-    x, y = end[p], start[q]
-    jump, jump_error = slope[q] - slope[p], np.hypot(slope_error[p], slope_error[q])
-    size, gap = np.linalg.norm(jump, axis=1), T[y] - T[x]
-    t = meeting_point(T[x], F[x], slope[p], T[y], F[y], slope[q])[0]
-    rounding = np.maximum(error[x], error[y])
-    t_error = (2.0 * rounding + np.abs(gap) * jump_error) / np.maximum(size, TINY)
-    differ = (line[x] == line[y]) & (size > SIGNIFICANCE * jump_error)
-    slack = SIGNIFICANCE * np.where(differ, t_error, 0.0)
-    found = differ & (t > T[x] - slack) & (t < T[y] + slack)
-    i = np.flatnonzero(found & ~pairs.bent[x // 2])
-    pieces = (T[x[i]], F[x[i]], slope[p[i]]), (T[y[i]], F[y[i]], slope[q[i]])
-    allowed = SIGNIFICANCE * (2.0 * rounding[i] + gap[i] * jump_error[i])
-    found[i] = _confirmed(outputs, lines, line[x[i]], t[i], size[i], pieces, allowed)[0]
-    bends = Bends(line[x], t, t_error, jump, jump_error).take(found)
-    again = differ & ~found if depth < _MOST_RESCANS else np.zeros(len(x), dtype=bool)
-    gaps = Gaps(line[x], T[x], T[y]).take((line[x] == line[y]) & ~found & ~again)
-    gaps = gaps.joined(_at_ends(runs, ends))
+    at_ends = F[end[:-1]], F[start[1:]], np.maximum(error[end[:-1]], error[start[1:]])
+    bends, again, found = _between(outputs, lines, runs, at_ends, pairs.bent[end[:-1] // 2])
+    p, q = runs.take(slice(None, -1)), runs.take(slice(1, None))
+    again &= depth < _MOST_RESCANS
+    gaps = Gaps(p.line, p.high, q.low).take((p.line == q.line) & ~found & ~again).joined(_at_ends(runs, ends))
     if again.any():
-        i = np.flatnonzero(again)
-        between = line[x[i]], T[x[i]], T[y[i]], length[p[i]], length[q[i]]
+        p, q = p.take(again), q.take(again)
+        between = p.line, p.high, q.low, p.high - p.low, q.high - q.low
         more, left = _rescanned(outputs, lines, between, most_bends, depth)
         bends, gaps = bends.joined(more), gaps.joined(left)
     return bends, runs, gaps
+
+
+def _between(outputs, lines, runs, at_ends, confirmed):
+    """`Bends` between successive runs, where runs differ without one (n,), and where there is one (n,).
+
+    `at_ends`: the outputs at the end of the run before and at the start of the run after, and their errors;
+    `confirmed` (n,): bends that need no further queries.
+    """
+    p, q, (before, after, rounding) = runs.take(slice(None, -1)), runs.take(slice(1, None)), at_ends
+    slope_error = np.sqrt(2.0) * runs.error / (runs.high - runs.low)
+    jump, jump_error = q.slope - p.slope, np.hypot(slope_error[:-1], slope_error[1:])
+    size, gap = np.linalg.norm(jump, axis=1), q.low - p.high
+    t = meeting_point(p.high, before, p.slope, q.low, after, q.slope)[0]
+    error = 2.0 * rounding + np.abs(gap) * jump_error
+    t_error = error / np.maximum(size, TINY)
+    differ = (p.line == q.line) & (size > SIGNIFICANCE * jump_error)
+    slack = SIGNIFICANCE * np.where(differ, t_error, 0.0)
+    found = differ & (t > p.high - slack) & (t < q.low + slack)
+    i = np.flatnonzero(found & ~confirmed)
+    pieces = (p.high[i], before[i], p.slope[i]), (q.low[i], after[i], q.slope[i])
+    found[i] = _confirmed(outputs, lines, p.line[i], t[i], size[i], pieces, SIGNIFICANCE * error[i])[0]
+    return Bends(p.line, t, t_error, jump, jump_error).take(found), differ & ~found, found
 
 
 def _rescanned(outputs, lines, between, most_bends, depth):

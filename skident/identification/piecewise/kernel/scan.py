@@ -8,6 +8,7 @@ import numpy as np
 
 from skident.oracle import NotIdentified
 
+from ...constants import DEVIATIONS_OF_ERROR
 from ...measure.record import through
 from ...measure.scan import scan
 from .lines import Segments
@@ -15,8 +16,7 @@ from .lines import Segments
 __all__ = ["LineScan", "scan_line"]
 
 _SPACING = 0.7  # of first pairs on the asinh scale: three per decade
-_FEWEST = 6  # first pairs
-_DEVIATIONS = 3.0  # standard errors that the accuracy of an output bounds
+_FEWEST_PAIRS = 6  # first pairs
 _NARROWEST = 1e-7  # interval, over 1 + |t|, that is left unresolved: slopes measured on it lose their digits
 _STEP_TOL = 1e3  # rise of a narrow interval over its slopes' and its error's that only a jump explains
 
@@ -50,7 +50,7 @@ class _Along:
     def block(self, T):
         """Outputs (n, q, m_L) and standard errors (n, q) at a block of points (n, q, 1)."""
         F, tol = self(T.ravel())
-        return F.reshape(*T.shape[:-1], F.shape[1]), tol.reshape(T.shape[:-1]) / _DEVIATIONS
+        return F.reshape(*T.shape[:-1], F.shape[1]), tol.reshape(T.shape[:-1]) / DEVIATIONS_OF_ERROR
 
 
 def scan_line(query, reach, *, output_error=1e-14, length_scale=1.0, max_boundaries=1000, n_pairs=None, rng=None):
@@ -73,12 +73,12 @@ def scan_line(query, reach, *, output_error=1e-14, length_scale=1.0, max_boundar
     low, high = reach if isinstance(reach, tuple) else (-reach, reach)
     lines = Segments(np.zeros((1, 1)), np.ones((1, 1)), np.array([float(low)]), np.array([float(high)]))
     if n_pairs is None:
-        n_pairs = max(_FEWEST, int(np.diff(np.arcsinh(np.array([low, high]) / length_scale))[0] / _SPACING) + 2)
+        n_pairs = max(_FEWEST_PAIRS, int(np.diff(np.arcsinh(np.array([low, high]) / length_scale))[0] / _SPACING) + 2)
     bends, runs, gaps = scan(along, lines, through(along, lines, n_pairs), max_boundaries)
     bends, gaps = bends.take(np.argsort(bends.t)), gaps.take(np.argsort(gaps.low))
     if len(gaps):
         _refuse_steps(along, gaps, np.abs(runs.slope).max(initial=0.0))
-    errors = 2.0 * _DEVIATIONS * bends.jump_error, 2.0 * _DEVIATIONS * bends.t_error
+    errors = 2.0 * DEVIATIONS_OF_ERROR * bends.jump_error, 2.0 * DEVIATIONS_OF_ERROR * bends.t_error
     return LineScan(bends.t, bends.jump, *errors, np.column_stack([gaps.low, gaps.high]))
 
 

@@ -20,7 +20,7 @@ from ..shallow.unsigned import n_units_of, units_of, with_linear_part
 
 __all__ = ["rows_of_faint_units", "with_faint_units"]
 
-_N_STARTS = 12  # random units of a fit
+_N_RANDOM = 12  # random units of a fit
 _ROWS = 6.0  # outputs per parameter of a fit
 _ROUNDS = (12, 3)  # changes of the weights of the fit with all units, and of that with those that are kept
 _QUANTILE = 0.97  # of the residuals, that gives their scale in a fit: units that 5 % of the inputs activate are fitted
@@ -33,7 +33,7 @@ _NEARLY_NEVER = 1e-3  # deviation over the largest one of an input that is hardl
 def rows_of_faint_units(layers):
     """Number of outputs that `with_faint_units` takes."""
     K, p = layers.W1.shape[1], layers.W3.shape[1]
-    return int(_ROWS * (_N_STARTS * (K + 1 + p) / p + K))
+    return int(_ROWS * (_N_RANDOM * (K + 1 + p) / p + K))
 
 
 def with_faint_units(layers, X, F, rng):
@@ -62,9 +62,9 @@ def _random_units(H, residual, rng):
     """Random `ReLUUnits` of inputs H (n, K) whose boundaries pass through rows of it."""
     size = H.std(axis=0)
     size = np.where(size > _NEARLY_NEVER * size.max(), size, np.inf)
-    W = rng.standard_normal((H.shape[1], _N_STARTS)) / size[:, None]
-    b = -np.sum(H[rng.randint(len(H), size=_N_STARTS)] * W.T, axis=1)
-    return ReLUUnits(W, b, np.zeros((_N_STARTS, residual.shape[1])), np.zeros(_N_STARTS))
+    W = rng.standard_normal((H.shape[1], _N_RANDOM)) / size[:, None]
+    b = -np.sum(H[rng.randint(len(H), size=_N_RANDOM)] * W.T, axis=1)
+    return ReLUUnits(W, b, np.zeros((_N_RANDOM, residual.shape[1])), np.zeros(_N_RANDOM))
 
 
 def _fit(units, rows, max_rounds):
