@@ -14,7 +14,7 @@ __all__ = ["fit_curve", "taylor_term"]
 _MAX_LOG_NORM = 50.0  # beyond, a unit is a step
 _MAX_STEP = 0.7  # of log norm and biases: a factor of two, less than the width of a valley of the cost
 _FEW_POINTS = 150  # budget: three parameters are fitted
-_N_STARTS = 12  # budget: 2 % of the grid
+_GRID_STARTS = 12  # of the grid that are refined (budget)
 _N_LAST = 3  # candidates for the minimum over all points: minima that are equal on few points differ by rounding
 _NORM_GRID = np.exp(np.linspace(-2.5, 2.2, 24))  # times the spread of the inputs: nearly linear to nearly a step
 _PLACE_GRID = np.linspace(-1.0, 1.0, 21)  # of the center of the step, relative to the range where it is visible
@@ -51,7 +51,7 @@ def fit_curve(x, C, term, few=_FEW_POINTS):
     some = np.unique(np.linspace(0, len(x) - 1, min(len(x), few)).astype(int))
     first, everything = (_problem(x[rows], C[rows] / size, term) for rows in (some, slice(None)))
     starts = _grid(x)
-    starts = starts[np.argsort(first.cost(starts))[:_N_STARTS]]
+    starts = starts[np.argsort(first.cost(starts))[:_GRID_STARTS]]
     fitted = batched_levenberg_marquardt(first, starts, Ending(max_iter=20, damping=1e-2, ftol=1e-3))
     best = fitted.x[np.argsort(fitted.cost)[:_N_LAST]]
     fitted = batched_levenberg_marquardt(everything, best, Ending(max_iter=15, damping=1e-6, ftol=1e-6))

@@ -13,6 +13,7 @@ from .derivatives import curvature, square_free
 __all__ = ["LEAST", "Products", "clear_gaps", "scaled_rows"]
 
 LEAST = 1e-5  # singular value over the largest from which it counts
+_LARGEST = 20.0  # curvature of a first-layer unit; larger ones, where units are too many, hide all other products
 _CURVATURE_STEPS = 4  # of curvatures for which the products have the least rank (budget); each squares their error
 
 
@@ -106,4 +107,4 @@ class Products:
             if not rest.size:
                 break
             kappa = kappa + lapack.lstsq(by.reshape(-1, k), rest.ravel(), rcond=None)[0]
-        return kappa
+        return kappa if np.abs(kappa).max() < _LARGEST else np.zeros(k)
