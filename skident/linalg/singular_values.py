@@ -9,7 +9,7 @@ import scipy.linalg
 
 from skident.budget import check_deadline
 
-__all__ = ["SVD_FLOPS", "svd"]
+__all__ = ["SVD_FLOPS", "inverse_and_null", "svd"]
 
 SVD_FLOPS = 10.0  # operations of a decomposition, over m n min(m, n) (Golub and Van Loan 2013, table 8.6.1)
 
@@ -60,6 +60,13 @@ def svd(A, full_matrices=True, compute_uv=True):
         if not np.isfinite(A).all():
             raise
     return _by_qr_iteration(np.asarray(A), full_matrices, compute_uv)
+
+
+def inverse_and_null(A, tol):
+    """The pseudo-inverse (n, m) of A (m, n) without relative singular values up to a tolerance, and its null space."""
+    U, s, Vt = svd(A)
+    k = int((s > tol * s.max(initial=0.0)).sum())
+    return (Vt[:k].T / s[:k]) @ U[:, :k].T, Vt[k:].T
 
 
 def _by_qr_iteration(A, full_matrices, compute_uv):

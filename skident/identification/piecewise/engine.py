@@ -33,8 +33,6 @@ _MOST_QUERIES = 400_000  # of a search that explains nothing (budget)
 _PATHS = 6  # lines from right to wrong outputs
 _RIGHT = 0.1  # scaled error below which an output is right
 _PER_PARAMETER = 4  # held-out outputs per parameter and output
-_SEARCH_PER_CHECK = 4  # queries of the search per held-out output: rare units are as probable as it is long (budget)
-_MOST_CHECKS = 4  # times `n_validation` of these, at most (budget)
 _LINEAR_SAMPLES = 20_000  # farther out, where a linear part of the outputs may prove to be a rare unit (budget)
 
 
@@ -289,6 +287,8 @@ class _Engine:
                 level.add_hyperplanes(np.intersect1d(index, self.record.with_normals()))
             else:
                 find_units(self.record, self.levels[: depth + 1], lines, may_extend=may_extend)
+                if depth < last and may_extend:  # an open unit there may be one of a deeper level
+                    level.units[before:] = [unit for unit in level.units[before:] if not unit.nullity]
             if len(level.units) > before:
                 self.levels = self.levels[: depth + 1]
                 self.forget_signs(depth + 1)
@@ -300,7 +300,6 @@ class _Engine:
         self.report_progress()
         network = readout.network
         n = max(self.n_validation, _PER_PARAMETER * network.n_parameters // network.n_outputs)
-        n = max(n, min(self.probe.oracle.n_queries // _SEARCH_PER_CHECK, _MOST_CHECKS * self.n_validation))
         found = validate_readout(self.probe, readout, self.samples, n, self.inputs, self.rng)
         if 1 in self.skips:
             network = inputs_as_pairs(found.network, len(self.levels[0].units))

@@ -38,15 +38,11 @@ class FirstLayer(LayerUnits):
         while n < _FEWEST_LINES or (idle < PATIENCE and n < _MOST_LINES):
             if n >= len(record.lines) - _FIRST_LINES + 3:
                 random_lines(record, _FIRST_LINES if n == 0 else 1)
-            self.measure(n)
+            record.measure_normals([n], *unexplained(record, [self], record.on_line(n))[1:])
             idle = 0 if self.add_hyperplanes(record.with_normals()) else idle + 1
             n += 1
             if self.is_whole():
                 break
-
-    def measure(self, line):
-        """Measure the normals of a line's bends that no hyperplane explains."""
-        self.record.measure_normals([line], *unexplained(self.record, [self], self.record.on_line(line))[1:])
 
     def add_hyperplanes(self, index):
         """Add the hyperplanes of bends with normals that are on all lines; how many are new."""

@@ -140,7 +140,7 @@ def _passes(layer, unit):
     if layer.prefix.n_units > layer.outputs.n_inputs:
         sharpened(layer, unit)
     layer.refit(unit)
-    unit.open_errors(layer.outputs.testable_tol)
+    unit.V = unit.vague(layer.outputs.testable_tol)
     evidence = layer.evidence(unit)
     is_wrong, more = layer.refuted(unit, evidence)
     hits = len(evidence.hits) + more
@@ -156,7 +156,7 @@ def sharpened(layer, unit):
     """Scan where a unit is known worst until it is known well: how many crossings are there, and how many are not."""
     hits, missed = 0, 0
     for _ in range(_SHARPENINGS):
-        if unit.n_open(_KNOWN * layer.outputs.exact_tol) == 0:
+        if unit.vague(_KNOWN * layer.outputs.exact_tol).shape[1] == 0:
             break
         more, lost = layer.sharpened(unit, _SHARPENED)
         hits, missed = hits + more, missed + lost

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skident.linalg import svd
+from skident.linalg import inverse_and_null
 
 from ..measure.outputs import SIGNIFICANCE
 from .unit import Unit
@@ -31,12 +31,10 @@ def unit_of_point(prefix, record, i, tol):
     phi, G = prefix.evaluate(p[None])[1][0], prefix.gradients(p[None])[1][0]
     seen = (np.abs(G).max(axis=1) > 0) | (phi != 0)
     on, off = np.flatnonzero(seen), np.flatnonzero(~seen)
-    U, s, Vt = svd(G[on].T)
-    k = int((s > tol * s[0]).sum()) if len(s) else 0
-    coef, V = np.zeros(len(phi)), np.zeros((len(phi), len(phi) - k))
-    coef[on] = Vt[:k].T @ ((U[:, :k].T @ n) / s[:k])
-    V[on, : len(on) - k] = Vt[k:].T
-    V[off, np.arange(len(on) - k, V.shape[1])] = 1.0
+    inverse, null = inverse_and_null(G[on].T, tol)
+    coef, V = np.zeros(len(phi)), np.zeros((len(phi), null.shape[1] + len(off)))
+    coef[on], V[on, : null.shape[1]] = inverse @ n, null
+    V[off, np.arange(null.shape[1], V.shape[1])] = 1.0
     unit = Unit(coef, V, p)
     unit.anchor = G @ n  # the size of the gradient here is known best
     rest = float(np.linalg.norm(G.T @ coef - n))
@@ -58,11 +56,11 @@ class Views:
             a = np.flatnonzero(self.on[i, :-1])
             if len(a) == 0 or len(a) > len(G[i].T):
                 continue
-            U, s, Vt = svd(G[i, a].T, full_matrices=False)
-            if s[-1] < tol * s[0]:
+            inverse, null = inverse_and_null(G[i, a].T, tol)
+            if null.shape[1]:
                 continue
             n = record.normals[index[i]] / np.linalg.norm(record.normals[index[i]])
-            w = Vt.T @ ((U.T @ n) / s)
+            w = inverse @ n
             slack = SIGNIFICANCE * record.normal_errors[index[i]] + tol
             self.whole[i] = np.linalg.norm(G[i, a].T @ w - n) < slack
             self.coef[i, a], self.coef[i, -1] = w, -w @ phi[i, a]

@@ -100,21 +100,16 @@ class LayerUnits:
 
     def scaled_normals(self, index, which):
         """Gradients of units at their bends (n, k), with ``n . direction = 1``, and their relative errors (n,)."""
-        if len(index) == 0:
-            return np.zeros((0, self.outputs.n_inputs)), np.zeros(0)
-        n = self.prefix.normals(self.record.points[index], np.array([self.units[k].coef for k in which]))
-        errors = np.zeros(len(index))
+        n, errors = np.zeros((len(index), self.outputs.n_inputs)), np.zeros(len(index))
         for k in np.unique(which):
-            P = self.record.points[index[which == k]]
-            errors[which == k] = self.gradient_errors(self.units[k], P)
-        errors = errors / np.maximum(np.linalg.norm(n, axis=1), TINY)
+            mine, unit = which == k, self.units[k]
+            P = self.record.points[index[mine]]
+            G, of_features = self.prefix.gradients(P)[1], np.sqrt(self.prefix.variances(P) @ unit.coef**2)
+            n[mine] = np.einsum("ntk,t->nk", G, unit.coef)
+            of_features *= np.sqrt(P.shape[1]) / np.hypot(np.linalg.norm(P, axis=1), 1.0)
+            own = np.linalg.norm(np.swapaxes(G, 1, 2) @ unit.half, axis=(1, 2))
+            errors[mine] = np.hypot(own, of_features) / np.maximum(np.linalg.norm(n[mine], axis=1), TINY)
         return n / (n * self.record.directions[index]).sum(axis=1, keepdims=True), errors
-
-    def gradient_errors(self, unit, P):
-        """Standard errors (n,) of the norm of a unit's gradient at points P (n, k)."""
-        G, of_features = self.prefix.gradients(P)[1], np.sqrt(self.prefix.variances(P) @ unit.coef**2)
-        of_features *= np.sqrt(P.shape[1]) / np.hypot(np.linalg.norm(P, axis=1), 1.0)
-        return np.hypot(np.linalg.norm(np.swapaxes(G, 1, 2) @ unit.half, axis=(1, 2)), of_features)
 
     def evidence(self, unit):
         """The `Evidence` of the record; predicted crossings count where they are sharp and the outputs not constant."""

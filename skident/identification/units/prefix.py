@@ -152,27 +152,6 @@ class Prefix:
         features = [(parts[-1] * np.sign(Z)[:, :, None])[:, : self.n_units], np.matmul(self.directions.T, A), zero]
         return np.concatenate(parts, axis=1), np.concatenate(features, axis=1)
 
-    def normals(self, X, coef):
-        """Gradients (n, k) of ``phi . coef`` at points (n, k), coef (T,) or (n, T)."""
-        H, slopes = X, []
-        for layer in self.layers:
-            Z, H = layer(H)
-            slopes.append(layer.slopes_at(Z))
-        coef = np.broadcast_to(coef, (len(X), np.shape(coef)[-1]))
-        if self.top is None:
-            back = coef[:, :-1]
-        else:
-            K, W = self.n_units, self.top.weights[:, : self.n_units]
-            Z = H @ W + self.top.biases[:K]
-            back = (coef[:, :K] * np.sign(Z)) @ W.T + coef[:, K:-1] @ self.directions.T
-        for layer, slope in zip(self.layers[::-1], slopes[::-1], strict=True):
-            back = (back * slope) @ layer.weights.T
-        return back
-
-    def active(self, phi):
-        """Which features (n, T) matter at points with features phi: those of inactive ReLU units do not."""
-        return phi != 0.0
-
     def cell(self, pattern):
         """The `Cell` of an activation pattern, a mask (M,)."""
         key = pattern.tobytes()

@@ -13,7 +13,7 @@ import numpy as np
 
 from skident.budget import check_deadline, require_memory
 from skident.budget.constants import TINY
-from skident.linalg import lapack, svd
+from skident.linalg import inverse_and_null, lapack, svd
 from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 
 from ..constants import CERTAIN, SVD_OPERATIONS
@@ -79,13 +79,12 @@ def _coefficients(prefix, record, index, tol):
         live = np.flatnonzero(np.linalg.norm(g, axis=1) > 0)
         if len(live) == 0:
             continue
-        U, s, Vt = svd(g[live].T)
-        k = int((s > tol * s[0]).sum())
-        coef = Vt[:k].T @ ((U[:, :k].T @ n) / s[:k])
+        inverse, null = inverse_and_null(g[live].T, tol)
+        coef = inverse @ n
         if np.linalg.norm(g[live].T @ coef - n) > tol + SIGNIFICANCE * error:
             continue
-        known = np.linalg.norm(Vt[k:], axis=0) <= tol
-        slack = (SIGNIFICANCE * error + tol) * (1.0 + np.linalg.norm(Vt[:k].T / s[:k], axis=1))
+        known = np.linalg.norm(null, axis=1) <= tol
+        slack = (SIGNIFICANCE * error + tol) * (1.0 + np.linalg.norm(inverse, axis=1))
         coefs[i, live[known]], slacks[i, live[known]] = coef[known], slack[known]
     return coefs, slacks
 

@@ -74,12 +74,12 @@ class Unit:
         """
         known = self.error(rows - rows @ self.V @ self.V.T)
         A = rows / np.maximum(np.hypot(errors, known), TINY)[:, None]
-        U, s, Vt = svd(A @ self.V, full_matrices=False)
-        some = s * tol * np.linalg.norm(self.coef) > 1.0
-        coef = self.coef - self.V @ (Vt[some].T @ ((U[:, some].T @ (A @ self.coef)) / s[some]))
-        if not some.any() or len(rows) <= some.sum() + 1 or np.abs(A @ coef).max() > SIGNIFICANCE:
+        U, s, Vt = svd(A @ self.V)
+        k = int((s * tol * np.linalg.norm(self.coef) > 1.0).sum())
+        coef = self.coef - self.V @ (Vt[:k].T @ ((U[:, :k].T @ (A @ self.coef)) / s[:k]))
+        if k == 0 or len(rows) <= k + 1 or np.abs(A @ coef).max() > SIGNIFICANCE:
             return False
-        self.coef, self.V = coef, self.V @ svd(Vt[some], full_matrices=True)[2][some.sum() :].T
+        self.coef, self.V = coef, self.V @ Vt[k:].T
         self.learn(rows, errors)
         self.settle()
         return True
@@ -114,14 +114,10 @@ class Unit:
         if len(A) > _MOST_ROWS * T:
             self.rows, self.errors = lapack.qr(A[kept])[1], np.ones(min(T, kept.sum()))
 
-    def n_open(self, tol):
-        """In how many directions the coefficients have larger relative errors."""
-        return int((svd(self.half, compute_uv=False) > tol * np.linalg.norm(self.coef)).sum())
-
-    def open_errors(self, tol):
-        """Take directions in which the coefficients have larger relative errors as undetermined."""
+    def vague(self, tol):
+        """Directions (T, k) in which the coefficients have larger relative errors."""
         U, s, _ = svd(self.half, full_matrices=False)
-        self.V = U[:, s > tol * np.linalg.norm(self.coef)]
+        return U[:, s > tol * np.linalg.norm(self.coef)]
 
     def error(self, phi):
         """Standard errors (n,) of z at features phi (n, T)."""

@@ -206,22 +206,38 @@ def _is_exact(network, samples):
 
 
 def sample_where_units_change(probe, network, inputs, n, rng):
-    """About n samples where missing units would show: a third of each kind.
+    """About n samples where missing units would show: a third of each kind, and half as many of a fourth.
 
-    Along directions in which the units change most, at their rarer signs, and on lines between and beyond two of the
-    `inputs` (k, D). Trained networks change little in most directions, so random points hardly reach the places where a
-    rare unit changes its sign.
+    Along directions in which the units change most, at their rarer signs, on lines between and beyond two of the
+    `inputs` (k, D), and where few units of the first layer are active. Trained networks change little in most
+    directions, so random points hardly reach the places where a rare unit changes its sign.
     """
     D, third = probe.n_inputs, n // 3
     along = rng.standard_normal((third, network.weights[0].shape[1])) @ network.weights[0].T
     norms = np.maximum(np.linalg.norm(along, axis=1, keepdims=True), TINY)
     along *= np.sqrt(D) * rng.choice(_DIRECTIONS, (third, 1)) / norms
     rare = rng.permutation(spread_points(probe, _hidden_layers(network), 0, rng))[:third]
-    parts = [along, rare]
+    parts = [along, rare, _points_of_few_units(network, n // 2, rng)]
     if len(inputs):
         one, other = (inputs[rng.randint(len(inputs), size=n - third - len(rare))] for _ in range(2))
         parts.append(one + rng.uniform(*_BEYOND, (len(one), 1)) * (other - one))
     return OutputSamples.at(probe, probe.oracle.clip_to_range(np.concatenate(parts)))
+
+
+def _points_of_few_units(network, n, rng):
+    """At most n points (k, D) at which few units of the first layer are active, often one, near the center.
+
+    Units of the second layer that are rare since one of their weights opposes all others show at a few per cent of
+    these, and at a few of 10,000 random points. Of layers wider than the input, other units are as they happen to be.
+    """
+    D, K = network.weights[0].shape
+    chosen = rng.permutation(K)[:D]
+    W, b = network.weights[0][:, chosen], network.biases[0][chosen]
+    active = rng.uniform(size=(n, len(b))) < rng.uniform(size=(n, 1)) ** 2
+    active[np.arange(n), rng.randint(len(b), size=n)] = True
+    Z = np.where(active, 1.0, -1.0) * np.abs(rng.standard_normal(active.shape)) * np.linalg.norm(W, axis=0)
+    X = (Z - b) @ lapack.pinv(W)
+    return X[np.linalg.norm(X, axis=1) < max(_DIRECTIONS) * np.sqrt(D)]
 
 
 def samples_farther_out(probe, n, rng):

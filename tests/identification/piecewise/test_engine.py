@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from skident import NetworkIdentifier
+from skident.base.undetected import undetected_share
 from skident.identification.piecewise.engine import find_piecewise_network
 from skident.identification.piecewise.kernel.output_error import DeepProbe, measure_rounding
 from skident.oracle import Budget, NotIdentified, Oracle, OutOfBudgetError
@@ -95,3 +97,12 @@ def test_error_of_outputs_with_boundaries_in_most_windows(seed):
     W, b, V = rng.standard_normal((784, 3000)) / 28.0, 0.1 * rng.standard_normal(3000), rng.standard_normal((3000, 3))
     oracle = Oracle(lambda X: np.maximum(X @ W + b, 0.0) @ V, 784)
     assert measure_rounding(oracle, rng).max() < 1e-11
+
+
+def test_the_undetected_share_follows_from_outputs_that_were_checked(planted):
+    """It counts held-out samples and further ones, not the outputs by which the search validated itself."""
+    net = planted((8, 7, 5, 1), 1)
+    X = np.random.RandomState(1).standard_normal((300, 8))
+    report = NetworkIdentifier(net.network, activation="relu", random_state=0).fit(X).report_
+    assert report.exact and report.explained == 1.0 and report.n_queries >= report.explained_of + report.checked
+    assert undetected_share(report.checked) <= report.undetected_share < 1.0

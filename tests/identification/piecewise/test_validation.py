@@ -130,7 +130,7 @@ def test_a_unit_that_random_outputs_hardly_show_is_missed_nowhere(planted):
     wrong = FeedforwardNetwork(lacking, [biases[0], biases[1][1:], biases[2]], "relu")
     rows = rng.standard_normal((50, 30))
     shown, anywhere = sample_where_units_change(probe, wrong, rows, 600, rng), extend_samples(probe, None, 600, rng)
-    assert 500 < len(shown.X) <= 600 and scaled_errors(probe, right, shown)[1].max() < 1.0
+    assert 500 < len(shown.X) <= 900 and scaled_errors(probe, right, shown)[1].max() < 1.0
     shares = [np.mean(scaled_errors(probe, wrong, samples)[1] > 1.0) for samples in (shown, anywhere)]
     assert shares[0] > 5.0 * shares[1] and shares[0] > 0.02
     assert len(sample_where_units_change(probe, right, rows[:0], 600, rng).X) > 200
@@ -143,3 +143,17 @@ def test_points_between_and_beyond_rows(planted):
     X = sample_where_units_change(probe, net.network, rows, 300, rng).X
     beside = X[np.abs(X[:, 0] - 100.0) < 1e-9]
     assert len(beside) >= 100 and beside[:, 1].min() < -0.5 and beside[:, 1].max() > 1.5
+
+
+def test_a_rare_unit_of_the_second_layer_shows_where_few_units_are_active(planted):
+    """One weight opposes all others: hardly a random point has the unit active, some per cent of these samples do."""
+    net = planted((12, 10, 6, 1), 3)
+    (W, V, out), (b, c, last) = ([v.copy() for v in part] for part in (net.network.weights, net.network.biases))
+    V[:, 0], V[0, 0], c[0] = -1.0, 0.5, 0.0
+    b *= 0.1
+    net.set([W, V, out], [b, c, last])
+    lacking = FeedforwardNetwork([W, V[:, 1:], out[1:]], [b, c[1:], last], "relu")
+    rng = np.random.RandomState(0)
+    shown = sample_where_units_change(net.probe(), lacking, np.zeros((0, 12)), 800, rng).X
+    few, anywhere = (net.pre_activations(X)[1][:, 0] > 0 for X in (shown, 3.0 * rng.standard_normal((20_000, 12))))
+    assert few.sum() >= 5 and few.mean() > 5.0 * anywhere.mean()
