@@ -116,8 +116,7 @@ def _candidates(problem, first):
     view = exact_view(problem, first, None) or View(where, first)
     if view.second_width is not None:
         yield from _three_hidden_layers_in_hidden_coordinates(problem, view)
-        if not linear or problem.held_out.noise_std is not None or problem.oracle.response != "predict":
-            yield from _two_hidden_layers(problem, view, m_1, m_L)
+        yield from _two_hidden_layers(problem, view, m_1, m_L)
     elif (square := square_view(problem, first)) is not None:
         yield from _three_hidden_layers_in_hidden_coordinates(problem, square)
     _refuse_separate_inputs(problem, first)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, comb, inf
 
-__all__ = ["Design", "cheapest_design"]
+__all__ = ["Design", "cheapest_design", "fill"]
 
-FILL = 0.8  # second-layer units over square-free products, at most: generic units are the only ones in their span
+_FILL = 0.8  # second-layer units over square-free products, at most: generic units are the only ones in their span
+_WIDE_FILL = 0.5  # same behind wide first layers, whose further units are many: errors of derivatives matter more
 _ORDERS = range(2, 5)  # of the derivatives
 _TWICE_ORDERS = range(2, 4)  # same, if products may have one entry twice
 _STEPS = 2  # of differences of order three and more: their truncation is mostly too large for one
@@ -36,6 +37,11 @@ class Design:
         return comb(self.n_free, self.order - 1) if self.twice else 0
 
 
+def fill(n_inputs, m_1):
+    """Share of the products up to which a span of units is believed."""
+    return _WIDE_FILL if m_1 >= 3 * n_inputs else _FILL
+
+
 def n_contexts(n_inputs, m, n_free, held=False):
     """Number of places where some units are at z = 0: sign patterns of the others; infinite if all can be chosen.
 
@@ -58,7 +64,7 @@ def cheapest_design(n_inputs, m_1, m_2, n_outputs):
 def _design(n_inputs, m_1, m_2, n_outputs, p, twice):
     """The design of one order, with the fewest free units."""
     numbers = ((k, n_products(k, p, twice)) for k in range(p + 1, min(m_1, n_inputs) + 1))
-    k = next((k for k, d in numbers if FILL * d >= m_2 <= d - k), None)
+    k = next((k for k, d in numbers if fill(n_inputs, m_1) * d >= m_2 <= d - k), None)
     if k is None:
         return None
     n = _CONTEXTS * (m_2 + (comb(k, p - 1) if twice else 0)) / n_outputs + _MORE_CONTEXTS

@@ -180,7 +180,7 @@ def query_edges(cube):
     spread = 2.0 * preactivations_of(cube.g, 1.0 - 2.0 * _TAIL)
     for _ in range(_CENTERINGS):
         lows, centers, highs = np.array([_quantiles(Y) for Y, _ in edges]).T
-        scales = spread / np.maximum(highs - lows, np.finfo(float).tiny)
+        scales = spread / np.maximum(highs - lows, np.diff(NODES).min())
         scales = np.where((scales > _MAX_FACTOR) | (scales < 1.0 / _MAX_FACTOR), scales, 1.0)
         shifts = np.where(np.abs(centers) > _OFF_CENTER, -centers, 0.0) * scales
         moved = np.flatnonzero((scales != 1.0) | (shifts != 0.0))

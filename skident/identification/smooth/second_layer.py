@@ -16,7 +16,7 @@ from skident.linalg.products import vectors_of_products
 from skident.oracle import NotIdentified
 
 from .derivatives import Stencils, curvature, square_free
-from .design import FILL, cheapest_design
+from .design import cheapest_design, fill
 from .products import LEAST, Products, clear_gaps, scaled_rows
 
 __all__ = ["SecondLayer", "find_second_layer"]
@@ -172,9 +172,9 @@ class _FirstFace:
         s, Vt = svd(scaled_rows(C, rounding, _FLOOR), full_matrices=False)[1:]
         ranks, gaps = clear_gaps(s)
         self.rank, self.gap = int(ranks[0]), gaps[0]
-        most = min(FILL * d, d - len(self.free), len(C) - _SURPLUS)
+        most = min(fill(*self.cube.shape) * d, d - len(self.free), len(C) - _SURPLUS)
         self.spans = [(gap, Vt[:rank].T) for rank, gap in zip(ranks, gaps, strict=True) if gap < _GAP and rank <= most]
-        self.crowded = self.rank > FILL * d or self.rank + len(self.free) > d
+        self.crowded = self.rank > fill(*self.cube.shape) * d or self.rank + len(self.free) > d
         self.vague = self.gap > _GAP or self.rank > len(C) - _SURPLUS
         self.counted = not self.vague and self.rank < d
 
