@@ -23,7 +23,7 @@ LINES = {
     "datasets": 304,
     "fitting": 2615,
     "hierarchical": 3082,
-    "identification": 24263,
+    "identification": 24273,
     "inspection": 550,
     "landscape": 2988,
     "linalg": 1133,
@@ -48,7 +48,7 @@ KERNELS = {
     "saddle": 5,
     "samples": 19,
 }
-CONSTANTS = {"budget": 446, "design": 2109, "rounding": 245, "statistical": 263, "tuned": 35}  # by class
+CONSTANTS = {"budget": 446, "design": 2110, "rounding": 246, "statistical": 263, "tuned": 35}  # by class
 _HOMES = ("linalg", "optim", "fitting")
 _NAMES = ("lstsq", "svd", "svdvals", "pinv")
 _FREE = 0.05  # share of the room that may be free, so that not every change has to count

@@ -16,11 +16,13 @@ __all__ = [
     "budget_named",
     "clipping_hint",
     "explained",
+    "probability_hint",
     "range_named",
     "refuse_sentinel",
     "warning_of",
 ]
 
+_PROBABILITY_SUM = 1e-6  # deviation from 1 of the sum of outputs that look like probabilities (float32 rounding)
 _CLIPPED_SHARE = 0.5  # share of clipped inputs from which a model clips its inputs: single ones may just be unused
 
 
@@ -95,6 +97,14 @@ def budget_named():
         raise ValueError(f"{error} {error.progress}: raise max_seconds or max_queries.") from error
 
 
+def probability_hint(oracle, outputs):
+    """A hint if outputs (n, m_L) look like probabilities that were taken as values."""
+    sums = outputs.sum(axis=1)
+    if oracle.response == "predict" and outputs.min() >= 0.0 and np.abs(sums - 1.0).max() < _PROBABILITY_SUM:
+        return " The outputs sum to 1: if they are probabilities, use response_method='predict_proba'."
+    return ""
+
+
 def clipping_hint(oracle):
     """A hint if the model seems to clip its inputs; queries 1e4 deviations out."""
     if oracle.input_range is not None:
@@ -144,10 +154,10 @@ def warning_of(validation):
             f"{validation.best.undetermined}."
         )
     if problem.widths is not None and widths != problem.widths:
-        return (
-            f"layer_widths={problem.widths} was given, but {widths} explain all outputs: the other units are dead, or "
-            "parallel to these."
-        )
+        given = f"layer_widths={problem.widths} was given, but {widths}"
+        if all(n <= m for n, m in zip(problem.widths, widths, strict=False)):
+            return f"{given} explain all outputs: the model has more units."
+        return f"{given} explain all outputs: the other units are dead, or parallel to these."
     return None
 
 

@@ -22,7 +22,7 @@ from .activation import ActivationEvidence, classify_near_center, detect_activat
 from .activation.calibration import recognize_calibration
 from .activation.linear_skip import far_linear_part
 from .activation.other_models import CLEAR, discrete_columns, recognize_labels, recognize_other_model
-from .activation.outputs import PreActivationOracle
+from .activation.outputs import INVERSES, PreActivationOracle
 from .activation.plateaus import clipped_range
 from .activation.sharp_bends import recognize_sharp_bends
 from .diagnosis import refuse_sentinel
@@ -306,7 +306,7 @@ def _beside_linear_part(oracle, X, model, options):
 def _before_activation(reading):
     """The reading of the values before an activation of the outputs with limits, behind piecewise linear units."""
     hidden, output = reading.activations
-    if hidden not in PIECEWISE or output == "identity" or reading.oracle.response != "predict":
+    if hidden not in PIECEWISE or output not in INVERSES or reading.oracle.response != "predict":
         return reading
     inner = ActivatedOutputs(output).apply(reading.oracle)
     inner.standardize_outputs(inner(evenly_spaced_rows(inner.from_inputs(reading.X), _PROBED)))

@@ -13,7 +13,7 @@ from skident.oracle import OutOfBudgetError, probability_error
 
 from .attempt import Attempt, design_where_units_vary, max_error_over_deviation, relative_to_deviation
 from .contradictions import ROUNDING_STDS, contradiction, undetermined_signs, undetermined_weights
-from .diagnosis import clipping_hint
+from .diagnosis import clipping_hint, probability_hint
 from .further_samples import PROBABILITY_TOL, FurtherSamples, compare_further
 from .problem import Problem
 from .query_points import evenly_spaced_rows
@@ -187,7 +187,8 @@ def _validation(problem, result):
     redundant, counted = _count_redundant(problem, best)
     hint = ""
     if best.error > max(_NEARLY_EXACT, problem.accepted_error):
-        hint = clipping_hint(oracle)
+        outputs = oracle.output_center + oracle.output_scale * problem.held_out.outputs
+        hint = clipping_hint(oracle) + probability_hint(oracle, outputs)
     network = change_inputs(best.network, -oracle.center / oracle.scale, 1.0 / oracle.scale)
     own_error, rounding = _at_own_inputs(network, problem)
     network = change_outputs(network, oracle.output_center, oracle.output_scale)

@@ -15,7 +15,7 @@ from skident.oracle.black_box import refuse_batch_dependence
 from ..constants import VERY_FAR
 from .growth import NOISE_SIGMAS, classify_near_center
 
-__all__ = ["OutputEvidence", "PreActivationOracle", "detect_output_activation", "inverse"]
+__all__ = ["INVERSES", "OutputEvidence", "PreActivationOracle", "detect_output_activation", "inverse"]
 
 _SPREADS = (1.0, 3.0, 30.0, 1e4, 1e5)  # standard deviations of the inputs, near the center and far out
 _FARTHEST_SHARES = (1.0, 1.0, 1.0, 0.1, 1.0)  # of the farthest distance, at which they end
@@ -52,7 +52,7 @@ _PRECISE_ROUNDED = 3e-5  # `_PRECISE` of rounded outputs: logits from 1e-6 up, w
 
 _LIMITS = {"tanh": (-1.0, 1.0), "sigmoid": (0.0, 1.0), "erf": (-1.0, 1.0)}
 _FORWARD = {"tanh": np.tanh, "sigmoid": expit, "erf": erf}
-_INVERSES = {"tanh": np.arctanh, "sigmoid": logit, "erf": erfinv}
+INVERSES = {"tanh": np.arctanh, "sigmoid": logit, "erf": erfinv}
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def inverse(name, Y, error):
         return Y, error
     low, high = _LIMITS[name]
     inside = np.clip(Y, np.nextafter(low, high), np.nextafter(high, low))
-    Z = _INVERSES[name](inside)
+    Z = INVERSES[name](inside)
     # The inverse has slope 1 / distance at most, up to a factor of two.
     distance = np.maximum(np.minimum(inside - low, high - inside), np.finfo(float).tiny)
     return Z, np.where(error < 0.1 * distance, 2.0 * error / distance, np.inf)
