@@ -120,7 +120,7 @@ def test_shifted_and_scaled_answers(offset, unit):
     plain = found(lambda A: network(A), X, layer_widths=(6, 3, 2))
     model = found(lambda A: offset + network(A) * unit, X, layer_widths=(6, 3, 2))
     assert plain.report_.exact and model.report_.exact
-    assert abs(model.n_queries_ / plain.n_queries_ - 1.0) <= 0.05
+    assert abs(model.n_queries_ / plain.n_queries_ - 1.0) <= 0.1
     mapped = change_outputs(plain.network_, np.full(2, offset), np.broadcast_to(unit, 2))
     assert relative_max_error(mapped(X), model.network_(X)) < 1e-10
 

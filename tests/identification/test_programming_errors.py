@@ -24,7 +24,7 @@ RELU = {"layer_widths": (5, 1), "activation": "relu", "output_activation": "iden
 PLACES = {
     "piecewise linear, one layer": ("methods.relu.find_relu_network", RELU, (4, 5, 1), "relu"),
     "piecewise linear, deep": (
-        "methods.relu.find_deep_relu_network",
+        "methods.relu.find_piecewise_network",
         {**RELU, "layer_widths": (5, 3, 1)},
         (4, 5, 3, 1),
         "relu",
