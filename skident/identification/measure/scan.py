@@ -63,7 +63,7 @@ class Gaps(Table):
 
 @dataclass
 class _Pairs(Table):
-    """Pairs of queries; `linked` and `bent`: straight, or with one confirmed bend, up to the next pair."""
+    """Pairs of queries: with bends inside (`broken`), a confirmed one (`bent`), straight up to the next (`linked`)."""
 
     line: np.ndarray  # (n,)
     t: np.ndarray  # (n,), the left one
@@ -93,8 +93,8 @@ def scan(outputs, lines, nodes, most_bends=_MOST_BENDS, depth=0):
     """`Bends`, `Runs` and `Gaps` of lines (`Segments`) from first pairs at positions `nodes` (n, k) in order.
 
     Raises NotIdentified ("crowded") if the outputs bend at more than `most_bends` places per line. Two queries per pair
-    and two per bend. Bends closer together than the relative error of positions, and bumps between
-    two first pairs, are not detected.
+    and two per bend, four where errors are large. Bends closer together than the relative error of positions, and bumps
+    between two first pairs, are not detected.
     """
     n, k = nodes.shape
     gaps = np.diff(nodes, axis=1)

@@ -219,14 +219,14 @@ class _UnitSearch(_Search):
             return
         unit.learn(*self.level.equations(members, unit.coef))
         unit.settle()
-        verdict = self.verdict(unit)
-        if verdict:
+        accepted = self.accepts(unit)
+        if accepted:
             self.level.add(unit)
             self.n_failed = 0
-        elif verdict is False:
+        elif accepted is False:
             self.level.rejected.add(i)
 
-    def verdict(self, unit):
+    def accepts(self, unit):
         """Whether a candidate is a unit of the level; None if that is not decided."""
         level = self.level
         evidence = level.evidence(unit)
