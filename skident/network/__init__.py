@@ -2,19 +2,11 @@
 
 import lazy_loader
 
-from ._affine import (
-    affine_map,
-    center_outputs,
-    change_inputs,
-    change_outputs,
-    fold_inputs,
-    output_scaling,
-    unfold_inputs,
-)
+from ._affine import center_outputs, change_inputs, change_outputs, output_scaling
 from ._convolution import Convolution
 from ._feedforward import FeedforwardNetwork
 from ._structure import NetworkStructure
-from ._transformers import named_method
+from ._transformers import affine_map, named_method
 from .activations import ACTIVATIONS, Activation, Bounded, Clip, LeakyReLU, bounded, clip, get_activation, leaky_relu
 from .architecture import Architecture
 from .partly_linear import PartlyLinear, partly_linear, with_linear_skip, with_skip_of_first_layer

@@ -1,4 +1,4 @@
-"""Affine maps before and after a network: fold scalers in, take them out, center and scale outputs."""
+"""Affine maps before and after a network: center and scale inputs and outputs."""
 
 from __future__ import annotations
 
@@ -6,17 +6,7 @@ import numpy as np
 
 from skident.linalg import column_units
 
-from ._transformers import affine_map, solve_first_layer
-
-__all__ = [
-    "affine_map",
-    "center_outputs",
-    "change_inputs",
-    "change_outputs",
-    "fold_inputs",
-    "output_scaling",
-    "unfold_inputs",
-]
+__all__ = ["center_outputs", "change_inputs", "change_outputs", "output_scaling"]
 
 
 def center_outputs(network):
@@ -53,95 +43,6 @@ def center_outputs(network):
     W, b = network.weights[-1], network.biases[-1]
     weights = [*network.weights[:-1], W - W.mean(axis=1, keepdims=True)]
     return network.with_parameters(weights, [*network.biases[:-1], b - b.mean()])
-
-
-def fold_inputs(network, transformer):
-    """The network after an affine transformer, ``network(transformer.transform(X))``, as one network.
-
-    Parameters
-    ----------
-    network : FeedforwardNetwork
-        A function of transformed inputs.
-    transformer : fitted transformer
-        Affine: StandardScaler, MinMaxScaler (without ``clip``), PCA, SelectKBest, a pipeline of such, ...
-
-    Returns
-    -------
-    FeedforwardNetwork
-        A function of the original inputs, with first layer ``A W_1`` and ``b_1 + W_1^T c`` for ``A^T x + c``.
-
-    Raises
-    ------
-    ValueError
-        If the transformer is not affine, or has another number of outputs than the network has inputs.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.preprocessing import StandardScaler
-    >>> from skident.network import FeedforwardNetwork, fold_inputs
-    >>> scaler = StandardScaler().fit([[0.0], [4.0]])
-    >>> print(
-    ...     fold_inputs(FeedforwardNetwork([[[6.0]], [[1.0]]], [[1.0], [0.0]]), scaler).weights[
-    ...         0
-    ...     ]
-    ... )
-    [[3.]]
-    """
-    A, c = affine_map(transformer)
-    W, b = network.weights[0], network.biases[0]
-    if A.shape[1] != len(W):
-        raise ValueError(f"the transformer gives {A.shape[1]} features, but the network has {len(W)} inputs.")
-    return _with_first_layer(network, A @ W, b + c @ W)
-
-
-def unfold_inputs(network, transformer):
-    """The network f with ``f(transformer.transform(X)) = network(X)``, for an affine transformer.
-
-    Parameters
-    ----------
-    network : FeedforwardNetwork
-        A function of the original inputs, such as `NetworkIdentifier.network_` of a scaled pipeline.
-    transformer : fitted transformer
-        Affine, such as ``pipeline[:-1]``.
-
-    Returns
-    -------
-    FeedforwardNetwork
-        A function of transformed inputs, to compare with the pipeline's last step.
-
-    Raises
-    ------
-    ValueError
-        If the transformer is not affine, its outputs are linearly dependent (f is then not determined), or the network
-        depends on inputs that the transformer drops.
-
-    Notes
-    -----
-    ``A W = W_1`` by least squares, rows and columns of A scaled to norm 1. ``O(D k^2)`` for k features.
-
-    Examples
-    --------
-    >>> from sklearn.preprocessing import StandardScaler
-    >>> from skident.network import FeedforwardNetwork, unfold_inputs
-    >>> scaler = StandardScaler().fit([[0.0], [4.0]])
-    >>> print(
-    ...     unfold_inputs(
-    ...         FeedforwardNetwork([[[3.0]], [[1.0]]], [[1.0], [0.0]]), scaler
-    ...     ).weights[0]
-    ... )
-    [[6.]]
-    """
-    A, c = affine_map(transformer)
-    if len(A) != network.n_inputs:
-        raise ValueError(f"the transformer takes {len(A)} features, but the network has {network.n_inputs} inputs.")
-    W = solve_first_layer(A, network.weights[0])
-    return _with_first_layer(network, W, network.biases[0] - c @ W)
-
-
-def _with_first_layer(network, W, b):
-    weights, biases = [W, *network.weights[1:]], [b, *network.biases[1:]]
-    return network.with_parameters(weights, biases)
 
 
 def change_inputs(network, center, scale):

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skident.budget.constants import FINE_RANK_TOL
-
 _AFFINE_TOL = 1e-9  # deviation from an affine map, relative to its terms: rounding of a float64 transformer is 1e-12
-_RESIDUAL_TOL = 1e-6  # share of the first layer outside of the transformer's range: error of recovered weights
 _N_STEP_ROUNDS = 3  # steps settle in two rounds; the third has the final steps
 
 
@@ -110,24 +107,3 @@ def _values(function, X, name):
     if values.ndim != 2 or len(values) != len(X) or values.shape[1] == 0:
         raise ValueError(f"{name} gave shape {values.shape} for {len(X)} rows; expected ({len(X)}, n_features).")
     return values
-
-
-def solve_first_layer(A, W):
-    """Weights V (k, m) with ``A V = W``, by least squares on rows and columns of A scaled to norm 1."""
-    rows = np.linalg.norm(A, axis=1)
-    rows[rows == 0.0] = 1.0
-    B = A / rows[:, None]
-    columns = np.linalg.norm(B, axis=0)
-    n = B.shape[1]
-    if n > B.shape[0] or not columns.all() or np.linalg.matrix_rank(B / columns, tol=FINE_RANK_TOL) < n:
-        raise ValueError(
-            f"the transformer's {n} features are linearly dependent, so the network of them is not determined."
-        )
-    V = np.linalg.lstsq(B / columns, W / rows[:, None], rcond=None)[0] / columns[:, None]
-    residual = np.abs(A @ V - W).max() / max(np.abs(W).max(), np.finfo(float).tiny)
-    if residual > _RESIDUAL_TOL:
-        raise ValueError(
-            f"the network is not a function of the transformer's features: {residual:.1e} of its first layer's "
-            "weights belong to inputs that the transformer drops."
-        )
-    return V

@@ -29,8 +29,6 @@ from skident.network import (
     FeedforwardNetwork,
     affine_map,
     center_outputs,
-    fold_inputs,
-    unfold_inputs,
 )
 from skident.network.calculus import flatten_parameters, unflatten_parameters
 from tests.references import reference_forward, reference_hessian, reference_jacobian, reference_proposition_2
@@ -305,8 +303,7 @@ AFFINE = {
 
 
 @pytest.mark.parametrize("name", AFFINE)
-def test_folding_and_unfolding(name):
-    """The same function with the transformer inside; and back to the same parameters."""
+def test_affine_maps_of_transformers(name):
     transformer = AFFINE[name].fit(X)
     A, c = affine_map(transformer)
     T = transformer.transform(X)
@@ -314,12 +311,6 @@ def test_folding_and_unfolding(name):
     # Rounding of x itself, seen through the map: eps times the size of the terms.
     atol = 1e-12 * (np.abs(X) @ np.abs(A) + np.abs(c)).max()
     np.testing.assert_allclose(X @ A + c, T, atol=atol)
-    inner = network(A.shape[1])
-    outer = fold_inputs(inner, transformer)
-    np.testing.assert_allclose(outer(X), inner(T), atol=1e-12 + 10.0 * atol)
-    back = unfold_inputs(outer, transformer)
-    np.testing.assert_allclose(back.weights[0], inner.weights[0], rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(back.biases[0], inner.biases[0], atol=1e-8 * max(1.0, np.abs(c).max()))
 
 
 def test_frames():
@@ -348,27 +339,6 @@ NOT_AFFINE = [
 def test_transformers_that_are_refused(transformer, message):
     with pytest.raises(ValueError, match=message):
         affine_map(transformer)
-
-
-def test_sizes_must_fit():
-    scaler = StandardScaler().fit(X)
-    with pytest.raises(ValueError, match="the transformer gives 5 features, but the network has 3 inputs"):
-        fold_inputs(network(3), scaler)
-    with pytest.raises(ValueError, match="the transformer takes 5 features, but the network has 3 inputs"):
-        unfold_inputs(network(3), scaler)
-
-
-def test_unfolding_needs_independent_features():
-    doubled = ColumnTransformer([("a", StandardScaler(), [1, 3]), ("b", MinMaxScaler(), [1])]).fit(X)
-    with pytest.raises(ValueError, match="3 features are linearly dependent"):
-        unfold_inputs(network(D), doubled)
-
-
-def test_unfolding_needs_a_function_of_the_features():
-    with pytest.raises(
-        ValueError, match="not a function of the transformer's features: .* of its first layer's weights"
-    ):
-        unfold_inputs(network(D), PCA(2).fit(X[:, ::-1]))
 
 
 def test_centred_outputs():
