@@ -1,5 +1,7 @@
 """Slow, obvious implementations that fast code is tested against."""
 
+import itertools
+
 import numpy as np
 
 
@@ -107,6 +109,13 @@ def reference_completion(lists, mixings, activations, z):
     if "readout" in lists:
         y = activations[-1](lists["readout"].T @ y + lists["biases"][-1])
     return y
+
+
+def reference_packed(T):
+    """Entries (n_k,) with ascending indices of a symmetric tensor, times the roots of how often they occur."""
+    T = np.asarray(T, dtype=float)
+    indices = itertools.combinations_with_replacement(range(len(T) if T.ndim else 1), T.ndim)
+    return np.array([T[index] * len(set(itertools.permutations(index))) ** 0.5 for index in indices])
 
 
 def reference_hermite_tensor(x, order):

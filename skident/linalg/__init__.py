@@ -5,15 +5,15 @@ go through the same code.
 """
 
 from .columns import column_units
-from .hermite import hermite_contraction, hermite_features, hermite_polynomial, hermite_polynomials
+from .hermite import hermite_features, hermite_polynomials
 from .moments import hermite_tensors, moment_sums
 from .packing import n_symmetric_entries
-from .pencils import JennrichFactors, jennrich, joint_pencil, matrix_pencil
+from .pencils import JennrichFactors, jennrich, joint_pencil
 from .power import RankOneOptions, RankOneSearch, find_rank_one, projection_norms, subspace_power_iteration
 from .singular_values import inverse_and_null, svd
 from .symmetric import DeficientRankError, leading_subspace, n_free_entries, smat, svec, svec_outer
 from .symmetric_rank_one import SymmetricPowers, find_symmetric_powers, power_jacobian
-from .symmetric_tensors import contract_symmetric, flatten_symmetric, pack_symmetric, symmetric_power, unpack_symmetric
+from .symmetric_tensors import contract_symmetric, flatten_symmetric, symmetric_power
 
 __all__ = [
     "DeficientRankError",

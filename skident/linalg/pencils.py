@@ -18,7 +18,7 @@ from skident.budget.constants import EXACT_RANK_TOL, MATRIX_ENTRIES
 from . import lapack
 from .singular_values import svd
 
-__all__ = ["JennrichFactors", "JointPencil", "jennrich", "joint_pencil", "matrix_pencil"]
+__all__ = ["JennrichFactors", "JointPencil", "jennrich", "joint_pencil"]
 
 _N_REFINED = 3  # draws that get Newton steps (budget)
 _SHORT_STEP = 1e-9  # length of a Newton step after which the next one, its square, is rounding
@@ -121,43 +121,6 @@ def _warn_if_parallel(W, what):
             RuntimeWarning,
             stacklevel=3,
         )
-
-
-def matrix_pencil(A, B, rank):
-    """Common factors of ``A = W D_A Z^T`` and ``B = W D_B Z^T``: eigenvectors of ``A B^+`` on the range of B.
-
-    Parameters
-    ----------
-    A, B : array-like of shape (n, k)
-        With r linearly independent columns in both W and Z, and pairwise different ratios of the diagonals.
-    rank : int
-        r.
-
-    Returns
-    -------
-    ndarray of shape (n, r)
-        Unit columns, W up to order and signs.
-
-    Raises
-    ------
-    ValueError
-        If shapes differ, an entry is not finite, or r exceeds the shape or the rank of B.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.linalg import matrix_pencil
-    >>> W = np.array([[1.0, 0.6], [0.0, 0.8]])
-    >>> found = matrix_pencil(W @ np.diag([1, 3]) @ W.T, W @ W.T, 2)
-    >>> print(np.abs(W.T @ found).max(axis=1).round(12))
-    [1. 1.]
-    """
-    A, B = _checked("A", A, 2, "(n, k)"), _checked("B", B, 2, "(n, k)")
-    if A.shape != B.shape:
-        raise ValueError(f"A and B must have one shape, got {A.shape} and {B.shape}.")
-    _check_counts(rank, 1, min(B.shape))
-    left, right = _leading(B, rank, "B is a matrix"), _leading(B.T, rank, "B is a matrix")
-    return left @ _eigenvectors(left.T @ A @ right @ lapack.pinv(left.T @ B @ right))
 
 
 def _explained(S, X):

@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 from array_api_compat import array_namespace, device
 
-from .packing import check_order, floats, insertion, like, merger, n_symmetric_entries, packing, packing_weights
+from .packing import check_order, floats, like, merger, n_symmetric_entries, packing, packing_weights
 
-__all__ = ["contract_symmetric", "flatten_symmetric", "pack_symmetric", "symmetric_power", "unpack_symmetric"]
+__all__ = ["contract_symmetric", "flatten_symmetric", "symmetric_power"]
 
 
 def _check_packed(packed, n_features, order):
@@ -21,7 +21,7 @@ def _check_packed(packed, n_features, order):
     if packed.ndim < 1 or packed.shape[-1] != wanted:
         raise ValueError(
             f"a packed symmetric tensor of order {order} over R^{n_features} has {wanted} entries in its last axis, "
-            f"got shape {tuple(packed.shape)}. Pack full tensors with pack_symmetric."
+            f"got shape {tuple(packed.shape)}."
         )
     return floats(packed)
 
@@ -73,75 +73,6 @@ def symmetric_power(X, order):
         first, rest, _, _ = packing(D, k)
         power = xp.take(entries, like(first, X), axis=0) * xp.take(power, like(rest, X), axis=0)
     return xp.moveaxis(power, 0, -1) * like(packing_weights(D, order), X)
-
-
-def pack_symmetric(T):
-    """Packed vector of a full symmetric tensor; only entries with ascending indices are read.
-
-    Parameters
-    ----------
-    T : array of shape (D,) * k
-        k >= 1.
-
-    Returns
-    -------
-    array of shape (C(D + k - 1, k),)
-
-    Raises
-    ------
-    ValueError
-        If the axes have different lengths.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.linalg import pack_symmetric
-    >>> print(float(np.sum(pack_symmetric(np.ones((3, 3, 3))) ** 2)))
-    27.0
-    """
-    if T.ndim < 1 or len(set(T.shape)) != 1:
-        raise ValueError(f"a symmetric tensor has axes of one length, got shape {tuple(T.shape)}.")
-    xp, D, order = array_namespace(T), T.shape[0], T.ndim
-    flat = np.zeros(1, dtype=np.int64)
-    for k in range(1, order + 1):
-        first, rest, _, _ = packing(D, k)
-        flat = first * D ** (k - 1) + flat[rest]
-    return _take(xp.reshape(floats(T), (-1,)), flat) * like(packing_weights(D, order), floats(T))
-
-
-def unpack_symmetric(packed, n_features, order):
-    """Full symmetric tensors (..., D, ..., D) of packed ones (..., n_k): the inverse of `pack_symmetric`.
-
-    Memory is ``D^k``; for a tensor as a matrix see `flatten_symmetric`.
-
-    Parameters
-    ----------
-    packed : array of shape (..., n_k)
-    n_features, order : int
-        D and k.
-
-    Returns
-    -------
-    array of shape (..., D, ..., D)
-
-    Raises
-    ------
-    ValueError
-        If the last axis does not have ``C(D + k - 1, k)`` entries.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.linalg import symmetric_power, unpack_symmetric
-    >>> T = unpack_symmetric(symmetric_power(np.array([1.0, 2.0]), 3), 2, 3)
-    >>> print(round(float(T[1, 0, 1]), 9))
-    4.0
-    """
-    packed = _check_packed(packed, n_features, order)
-    position = np.zeros((), dtype=np.int64)
-    for k in range(order):
-        position = insertion(n_features, k)[position]
-    return _take(packed / like(packing_weights(n_features, order), packed), position)
 
 
 def flatten_symmetric(packed, n_features, orders):

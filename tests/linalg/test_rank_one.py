@@ -13,7 +13,6 @@ from skident.linalg import (
     find_symmetric_powers,
     jennrich,
     joint_pencil,
-    matrix_pencil,
     n_free_entries,
     power_jacobian,
     projection_norms,
@@ -381,12 +380,6 @@ def test_parallel_factors_are_told(rng):
 # -- pencils -----------------------------------------------------------------------------------------------------------
 
 
-def test_single_pencil(rng):
-    W, Z = unit(rng, 6, 4), unit(rng, 5, 4)
-    A, B = W * rng.normal(size=4) @ Z.T, W * rng.uniform(1, 2, 4) @ Z.T
-    assert direction_error(matrix_pencil(A, B, 4), W) < 1e-9
-
-
 @pytest.mark.parametrize("with_base", [False, True])
 @pytest.mark.parametrize(("n", "rank", "J"), [(5, 5, 2), (7, 4, 3), (4, 1, 1), (12, 12, 6)])
 def test_joint_pencil(n, rank, J, with_base, rng):
@@ -491,8 +484,6 @@ EYE = np.eye(3)
         (lambda: joint_pencil(EYE[None], 4), "rank 4 is larger than the dimension 3"),
         (lambda: joint_pencil(EYE[None], 2, base=np.eye(2)), r"base must have shape \(3, 3\).*got \(2, 2\)"),
         (lambda: joint_pencil(EYE[None], 2, base=np.diag([1.0, 0, 0])), "the base is of rank 1, less than the 2"),
-        (lambda: matrix_pencil(EYE, np.eye(2), 1), r"one shape, got \(3, 3\) and \(2, 2\)"),
-        (lambda: matrix_pencil(EYE, np.ones((3, 3)), 2), "B is a matrix of rank 1, less than the 2"),
     ],
 )
 def test_errors(call, message):
