@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from skident.linalg import flatten_symmetric, n_symmetric_entries, symmetric_power
+from skident.linalg import flatten_symmetric, symmetric_power
 from skident.optim import BatchedNormalEquations, Ending, batched_levenberg_marquardt
 
 from .paper.scalars import relu_coefficients
@@ -23,6 +23,7 @@ _FIRST_DAMPING = 1.0  # of Levenberg-Marquardt, in units of the diagonal
 # starts, of 36 problems with 6 or 8 units in 4 to 6 dimensions, reach the best minimum.
 _LONGEST_STEP = 0.07  # of a bias
 _CURVATURE_FLOOR = 0.03  # of the largest diagonal entry, where a parameter's own would give it hardly any damping
+_MAX_BIAS = 5.0  # a unit whose bias is larger has next to no effect on the tensors
 _LARGEST_DAMPING = 1e8  # from which steps are rounding and the fit ends
 _TYPICAL = 0.4  # root of sum_k ||T_k||^2 / k!, k >= 2, a unit of output weight 1.5 with a bias in [-1, 1]
 
@@ -106,8 +107,8 @@ def _tangent(H, g, U):
 class _Candidates:
     """Candidates as a batch of problems in ``x = (u, a, b)`` of every unit, (c, m, p + 2)."""
 
-    def __init__(self, target, max_bias):
-        self.target, self.max_bias = target, max_bias
+    def __init__(self, target):
+        self.target = target
 
     def take(self, index):
         return self  # all share their tensors
@@ -128,35 +129,7 @@ class _Candidates:
         U = x[..., :-2] + steps[..., :-2]
         a, b = x[..., -2] + steps[..., -2], x[..., -1] + steps[..., -1]
         U /= np.linalg.norm(U, axis=-1, keepdims=True)
-        return np.concatenate([U, a[..., None], np.clip(b, -self.max_bias, self.max_bias)[..., None]], axis=-1)
-
-
-def _checked(tensors, W, b, a):
-    """Tensors as float arrays, units as rows of a batch."""
-    W, b, a = (np.asarray(x, dtype=np.float64) for x in (W, b, a))
-    if W.ndim not in (2, 3) or b.shape != (*W.shape[:-2], W.shape[-1]) or a.shape != b.shape:
-        raise ValueError(
-            f"W must be (p, m) with b and a (m,), or with one more axis in front, got shapes {W.shape}, {b.shape} and "
-            f"{a.shape}."
-        )
-    p = W.shape[-2]
-    tensors = {int(k): np.asarray(T, dtype=np.float64) for k, T in tensors.items()}
-    for k, T in tensors.items():
-        if T.shape != (n_symmetric_entries(p, k),):
-            raise ValueError(
-                f"tensors[{k}] must be packed, of shape ({n_symmetric_entries(p, k)},) over R^{p}, got {T.shape}."
-            )
-    if not any(k >= 2 for k in tensors):
-        raise ValueError(f"tensors must hold orders from 2 on, which distinguish units, got {sorted(tensors)}.")
-    if not all(np.isfinite(x).all() for x in (W, b, a, *tensors.values())):
-        raise ValueError("tensors and starts must be finite.")
-    p, m = W.shape[-2:]
-    U = np.array(W.reshape(-1, p, m).swapaxes(1, 2))
-    lengths = np.linalg.norm(U, axis=-1)
-    if not np.all(lengths > 0):
-        raise ValueError("a start has a zero column in W, which has no direction.")
-    b, a = b.reshape(-1, m) / lengths, a.reshape(-1, m) * lengths
-    return tensors, U / lengths[..., None], b, a, W.ndim == 2
+        return np.concatenate([U, a[..., None], np.clip(b, -_MAX_BIAS, _MAX_BIAS)[..., None]], axis=-1)
 
 
 def _typical_output_weight(tensors, m):
@@ -165,20 +138,20 @@ def _typical_output_weight(tensors, m):
     return math.sqrt(squares / m) / _TYPICAL or 1.0
 
 
-def refine_by_moments(tensors, W, b, a, *, max_iter=200, ftol=1e-6, max_bias=5.0):
+def refine_by_moments(tensors, W, b, a, *, max_iter=200, ftol=1e-6):
     """Minimize ``sum_k ||T_k - T_k(W, b, a)||^2 / k!`` over unit columns W, biases b and output weights a.
 
     That is the squared L2 risk of the network under standard normal inputs as far as the given orders see it
     (Proposition B.1 of Awasthi et al. (2021)), and 1 / k! are also the weights that make sampling errors of all
     entries alike.
 
-    W (p, m), b, a (m,); returns loss (c,).
+    W (c, p, m) with columns of norm one, b, a (c, m); returns these after the fit, and the loss (c,).
 
     A step of one candidate is ``O(m^2 (p + 2)^2 + m n_{k-1} p)`` to build and ``O(m^3 (p + 2)^3 / 3)`` to solve, with
     ``n_k = C(p + k - 1, k)`` and the largest k, whatever the sample was. Candidates run as one batch, of as many as
     fit 64 MB of matrices.
     """
-    tensors, U, b, a, single = _checked(tensors, W, b, a)
+    U = W.swapaxes(1, 2)
     n, m, p = U.shape
     # Damping compares curvatures in a with those in w and b, so the unit of y must not matter.
     unit = _typical_output_weight(tensors, m)
@@ -187,7 +160,6 @@ def refine_by_moments(tensors, W, b, a, *, max_iter=200, ftol=1e-6, max_bias=5.0
     x = np.concatenate([U, a[..., None] / unit, b[..., None]], axis=2)
     size = max(1, _BATCH_BYTES // (8 * (m * (p + 2)) ** 2))
     parts = [x[start : start + size] for start in range(0, n, size)]
-    ended = [batched_levenberg_marquardt(_Candidates(target, max_bias), part, ending) for part in parts]
+    ended = [batched_levenberg_marquardt(_Candidates(target), part, ending) for part in parts]
     x, loss = (np.concatenate([getattr(end, name) for end in ended]) for name in ("x", "cost"))
-    W, a, b, loss = x[..., :-2].swapaxes(1, 2).copy(), x[..., -2] * unit, x[..., -1].copy(), loss * unit**2
-    return (W[0], b[0], a[0], float(loss[0])) if single else (W, b, a, loss)
+    return x[..., :-2].swapaxes(1, 2).copy(), x[..., -1].copy(), x[..., -2] * unit, loss * unit**2

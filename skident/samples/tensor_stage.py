@@ -216,8 +216,8 @@ def correct(sample, start, *, max_iter=5):
         P, _ = leading_eigenvectors(curvature.matrix, min(best.model.n_units, sample.dim))
         tensors = estimate_tensors(sample, P, best.model)
         U, b, a = best.model.units()
-        W, b, _, _ = refine_by_moments(tensors, _rows_in(U, P).T, b, a, max_iter=_CORRECTION_STEPS)
-        new = regress_on_ridges(sample, (P @ W).T, b)
+        W, b, *_ = refine_by_moments(tensors, _rows_in(U, P).T[None], b[None], a[None], max_iter=_CORRECTION_STEPS)
+        new = regress_on_ridges(sample, (P @ W[0]).T, b[0])
         gain = new.rss < _GAIN * best.rss
         if new.rss < best.rss:
             best = new
