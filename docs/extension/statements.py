@@ -63,14 +63,14 @@ Algorithm 1, Theorem 3.1 | samples.units_from_tensors | tests/samples/paper/test
 Algorithm 2, Lemma 4.5, Claim 4.6 | samples.RecoveredUnits.b | tests/samples/paper/test_decomposition.py::test_scalars_from_exact_tensors | skident.samples.units_from_tensors
 Algorithm 3 | samples.RecoveredUnits.margins | tests/samples/paper/test_decomposition.py::test_signs_are_decided_in_the_middle | skident.samples.units_from_tensors
 Algorithm 4, Theorem 3.2, Theorem D.1 | samples.units_from_tensors | tests/samples/paper/test_decomposition.py::test_literal_algorithm_exact
-Algorithm 5, Lemma D.12 | samples.TensorReLURegressor.method | tests/samples/paper/test_regression.py::test_any_signs_give_the_function_back
+Algorithm 5, Lemma D.12 | samples.TensorReLURegressor.method | tests/samples/test_ridges.py::test_regression_on_the_true_units_is_exact
 Algorithm 6 | samples.units_from_tensors | tests/samples/paper/test_decomposition.py::test_literal_signs_are_right_without_noise
 Corollary 3.3 | samples.units_from_tensors | tests/samples/paper/test_decomposition.py::test_higher_orders_exact
 Lemma 4.3 | linalg.hermite_tensors | tests/samples/paper/test_statements.py::test_neighboring_hermite_polynomials_are_not_both_small
 Claim 4.4 | linalg.jennrich | tests/linalg/test_rank_one.py::test_symmetric_modes
 Claim 4.8 | samples.TensorReLURegressor.signs_margin_ | tests/samples/test_ridge_sides.py::test_signs_of_units_whose_weights_cancel
 Claim D.2 to Lemma D.11, Lemma D.13 | none: robust versions of the statements above, with constants that are not given; `benchmarks/bench_relu.py --part noise` measures the errors
-Claim D.14 | samples.TensorReLURegressor.to_network | tests/samples/paper/test_regression.py::test_consolidated_is_the_same_function
+Claim D.14 | samples.TensorReLURegressor.to_network | tests/samples/test_regressor.py::test_one_network_for_all
 """
 
 _SOLTANOLKOTABI = """

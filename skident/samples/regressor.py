@@ -1,8 +1,7 @@
 """Depth-2 ReLU networks learned from samples.
 
 The paper's algorithms on tensors are in `skident.samples.paper`: `units_from_tensors` (Algorithms 1 and 6),
-`recover_scalars` (2), `fix_signs` (3), `recover_up_to_signs` (4), `regress_on_features` and `consolidate` (5 and Claim
-D.14).
+`recover_scalars` (2), `fix_signs` (3), `recover_up_to_signs` (4); that of Algorithm 5 is `regress_on_ridges`.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ from .left_out_errors import warn_of_better_models
 from .missing_unit import missing_unit_test
 from .paper.decomposition import order_for
 from .paper.literal import learn_literally
-from .paper.regression import consolidate
 from .sample import Sample
 from .unit_signs import as_relu
 
@@ -323,9 +321,13 @@ class TensorReLURegressor(RegressorMixin, ReportedEstimator):
             zero. It can be saved, converted to torch, or handed to `NetworkCompressor`.
         """
         check_is_fitted(self)
-        units = self.network_
-        a = units.weights[1][:, 0]
-        return consolidate(units.weights[0], units.biases[0], a, np.zeros_like(a), self.linear_, self.intercept_)
+        (W, a), b, size = self.network_.weights, self.network_.biases[0], np.linalg.norm(self.linear_)
+        used = a[:, 0] != 0.0
+        W, b, a = W[:, used], b[used], a[used]
+        if size > 0.0 or not len(a):
+            w = np.divide(self.linear_, size, out=np.zeros_like(self.linear_), where=size > 0.0)
+            W, b, a = np.column_stack([W, w, -w]), np.append(b, [0.0, 0.0]), np.vstack([a, [[size], [-size]]])
+        return FeedforwardNetwork([W, a], [b, [self.intercept_]], "relu")
 
     def missing_unit_test(self, X, y, *, n_simulations=199):
         """Test whether the network lacks a unit, with a p-value.

@@ -7,13 +7,12 @@ import numpy as np
 from skident.budget import require_memory
 from skident.linalg import hermite_features, n_symmetric_entries
 from skident.samples.learning import judged
-from skident.samples.ridge_model import RidgeModel, without_ridges
-from skident.samples.ridges import Regression, RidgeFit
+from skident.samples.ridge_model import without_ridges
+from skident.samples.ridges import RidgeFit, regress_on_ridges
 from skident.samples.tensor_stage import TensorStage, residual_curvature
 from skident.samples.unit_signs import SignedFit, as_relu, sign_values
 
 from .decomposition import decomposition_bytes, recover_up_to_signs
-from .regression import regress_on_features
 from .scalars import fix_signs
 
 __all__ = ["learn_literally", "raw_tensors"]
@@ -39,18 +38,6 @@ def raw_tensors(sample, highest):
     return {k: T / sample.total for k, T in zip(orders, sample.reduce(_moments, orders))}
 
 
-def _algorithm_5(sample, W, b):
-    """`regress_on_features` on the sample's rows, as a model of z."""
-    directions = sample.whitener @ W
-    shifts = b - sample.center @ directions
-    found = regress_on_features(sample.X, sample.y, directions, shifts, sample_weight=sample.weights)
-    size = found.coefficients / sample.y_scale
-    u = np.linalg.pinv(sample.whitener) @ found.linear / sample.y_scale
-    c = (found.intercept + sample.center @ found.linear - sample.y_center) / sample.y_scale
-    model = RidgeModel(W * np.abs(size), b * np.abs(size), np.where(size < 0, -1.0, 1.0), u, float(c))
-    return Regression(model, found.loss / sample.y_scale**2 * sample.total, np.empty(0))
-
-
 def learn_literally(sample, n_units, *, order, rng):
     """Algorithm 4 of Awasthi et al. (2021), for order 1 with the margins of Algorithm 3, followed by Algorithm 5.
 
@@ -60,7 +47,7 @@ def learn_literally(sample, n_units, *, order, rng):
     # T_0 to T_4 for order 1, to T_6 for order 2. The mean of y, which is T_0, is left to the regression.
     tensors = raw_tensors(sample, 2 * order + 2)
     found = recover_up_to_signs(tensors, order, n_units=n_units, method="literal", rng=rng)
-    regression = _algorithm_5(sample, found.W, found.b)
+    regression = regress_on_ridges(sample, found.W.T, found.b)
     curvature = residual_curvature(sample, without_ridges(np.zeros(sample.dim)))
     spectrum = np.linalg.eigvalsh(curvature.matrix)
     spectrum = spectrum[np.argsort(-np.abs(spectrum), kind="stable")]
