@@ -8,7 +8,6 @@ import numpy as np
 
 from skident.budget import check_deadline, chunk_bytes, require_memory
 from skident.budget.constants import CAUCHY, MAD, TINY
-from skident.oracle import NotIdentified
 
 from .standard_errors import in_original_units, in_powers_of_two, parameter_jacobian, whitening_basis
 
@@ -75,9 +74,8 @@ def standard_errors_of_fit(network, sample, *, rounded=False):
     unit = np.ldexp(np.broadcast_to(sample.std, sample.outputs.shape), -outer)
     residual = (scaled(U) - np.ldexp(sample.outputs, -outer)) / unit
     weight = 1.0 / (unit * _robust_divisor(residual))
-    size, basis = _whitened(scaled, U, weight)
-    weighted = residual * weight * unit
-    common, spread = np.sum(weighted**2) / max(weighted.size - basis.shape[1], 1), basis / size[:, None]
+    spread, weighted = _whitened(scaled, U, weight), residual * weight * unit
+    common = np.sum(weighted**2) / max(weighted.size - spread.shape[1], 1)
     scores, inverse = _squared_scores(scaled, U, weight, weighted, spread), spread @ spread.T
     variance = np.maximum(np.sum((inverse @ scores) * inverse, axis=1), common * np.diagonal(inverse))
     if rounded:
@@ -108,25 +106,14 @@ def _jacobians(network, U, weight):
 
 
 def _whitened(network, U, weight):
-    """Norms of the columns of the weighted Jacobian J (P,), and T (P, q) that whitens it after division by them.
-
-    ``T^T J^T J T`` is the identity; q is P less the units that can be rescaled.
-    """
+    """`whitening_basis` T (P, q) of the weighted Jacobian J: ``T^T J^T J T`` is the identity."""
     P = network.n_parameters
     require_memory(_ARRAYS * 8 * P**2, f"the standard errors of {P} parameters")
     A = np.zeros((P, P))
     for _, J in _jacobians(network, U, weight):
         J = J.reshape(-1, P)
         A += J.T @ J
-    size = np.sqrt(np.diagonal(A))
-    size = np.where(size > 0, size, 1.0)
-    A /= size[:, None] * size[None, :]
-    basis, _ = whitening_basis(A, network, size)
-    if basis is None:
-        raise NotIdentified(
-            "standard errors", "rank", f"the {len(U)} inputs of the fit do not determine all {P} parameters."
-        )
-    return size, basis
+    return whitening_basis(A, network, len(U))
 
 
 def _squared_scores(network, U, weight, residual, basis):

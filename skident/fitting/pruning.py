@@ -156,11 +156,11 @@ def prune_units(network, propose, mend):
     return network
 
 
-def prune_to(network, U, Y, widths, *, tol=1e-9, callback=None, deadline=np.inf):
+def prune_to(network, U, Y, widths, *, tol=1e-9, deadline=np.inf):
     """Remove hidden units until given widths are reached, refitting to U (n, D) and Y (n, m_L) after each.
 
     Returns the network and its residual, which is infinite if a removal did so much harm that pruning was given up. The
-    last fit goes on to a tenth of the residual `tol`. ``callback(widths, residual)`` is called after every removal.
+    last fit goes on to a tenth of the residual `tol`.
     """
     widths = tuple(widths)
     while True:
@@ -168,8 +168,6 @@ def prune_to(network, U, Y, widths, *, tol=1e-9, callback=None, deadline=np.inf)
         n_steps = _FINAL_STEPS if network.layer_widths == widths else _MENDING_STEPS
         stopping = Stopping(max_iter=n_steps, target=0.1 * tol, patience=_PATIENCE, deadline=deadline)
         network, residual = fit_network(network, U, Y, stopping)
-        if callback is not None:
-            callback(network.layer_widths, residual)
         if residual > _HOPELESS or time.perf_counter() > deadline:
             return network, np.inf
         if network.layer_widths == widths:
@@ -187,13 +185,12 @@ def _without_cheapest(network, U, Y, widths):
     return network if removal is None else removal.network
 
 
-def prune_to_smallest(network, U, Y, *, min_widths=None, tol=1e-9, callback=None, deadline=np.inf):
+def prune_to_smallest(network, U, Y, min_widths, *, tol, deadline=np.inf):
     """Remove hidden units, down to `min_widths`, as long as a refit to U (n, D) and Y (n, m_L) replaces them.
 
     Returns the smallest network, of which every layer's cheapest unit was tried in vain, and its residual: at most
-    `tol`, unless no network on the way explains the outputs. ``callback(widths, residual)`` follows every trial.
+    `tol`, unless no network on the way explains the outputs.
     """
-    min_widths = [1] * len(network.weights) if min_widths is None else list(min_widths)
     target = 0.1 * tol
     first = Stopping(target=target, max_iter=_MENDING_STEPS, deadline=deadline)
     network, residual = fit_network(network, U, Y, first)
@@ -206,8 +203,6 @@ def prune_to_smallest(network, U, Y, *, min_widths=None, tol=1e-9, callback=None
         nonlocal residual
         stopping = Stopping(target=target, max_iter=_TRIAL_STEPS, patience=_PATIENCE, deadline=deadline)
         mended, trial = fit_network(removal.network, U, Y, stopping)
-        if callback is not None:
-            callback(mended.layer_widths, trial)
         if not (trial <= tol or (residual > tol and trial <= max(_ACCEPTED_GROWTH * residual, 0.1 * PROMISING))):
             return None
         residual = trial

@@ -19,7 +19,7 @@ from skident.optim import best_of, in_order
 from .least_squares import Stopping, fit_network
 from .pruning import PROMISING, prune_to, prune_to_smallest
 
-__all__ = ["StartLimits", "fit_from_random_starts", "fit_smallest_network", "random_network"]
+__all__ = ["StartLimits", "fit_from_random_starts", "fit_smallest_network", "random_network", "widened"]
 
 _ROUNDS = ((1.0, 2), (1.2, 6), (1.5, 6), (2.0, 8), (3.0, 100))  # factor of the hidden widths, and number of starts
 _NEAR_RESIDUAL = 1e-4  # a residual close to `tol`
@@ -92,7 +92,7 @@ def fit_from_random_starts(draw_samples, n_inputs, architecture, rng, *, stem=No
     def attempts():
         done = 0
         for factor, n_starts in rounds:
-            wide, widest = (_widened(architecture, f, stem is not None) for f in (factor, 10.0))
+            wide, widest = (widened(architecture, f, stem is not None) for f in (factor, 10.0))
             U, Y = draw_samples(_n_samples(n_inputs, architecture, wide))
             nothing_to_widen = wide == widest
             n_starts = limits.n_starts if nothing_to_widen else min(n_starts, limits.n_starts - done)
@@ -113,7 +113,7 @@ def fit_from_random_starts(draw_samples, n_inputs, architecture, rng, *, stem=No
     return network, residual
 
 
-def _widened(architecture, factor, stem):
+def widened(architecture, factor, stem=False):
     """Hidden layers wider by a factor; not the first one if it is a stem."""
     *hidden, n_outputs = architecture.widths
     kept = 1 if stem else 0
@@ -208,7 +208,7 @@ def _smallest_from_one_start(U, Y, min_widths, wide, stem, tol, deadline, seed):
     network, residual = fit_network(_random_start(U, wide, stem, seed), U, Y, _wide_fit(deadline))
     if residual > PROMISING:
         return None, residual
-    return prune_to_smallest(network, U, Y, min_widths=min_widths, tol=tol, deadline=deadline)
+    return prune_to_smallest(network, U, Y, min_widths, tol=tol, deadline=deadline)
 
 
 def _random_start(U, architecture, stem, seed):

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from skident.budget import chunk_bytes as default_chunk_bytes
+from skident.budget import chunks
 from skident.budget.constants import FINE_FTOL
 from skident.network import FeedforwardNetwork, change_outputs, output_scaling
 from skident.network.calculus import flatten_parameters, forward, unflatten_parameters
 from skident.optim import DenseNormalEquations, best_of, fit_coefficients, levenberg_marquardt, one_blas_thread
 
 from .pruning import PROMISING, prune_to
-from .random_starts import StartLimits, fit_from_random_starts, random_network
+from .random_starts import StartLimits, fit_from_random_starts, random_network, widened
 from .standard_errors import parameter_jacobian
 
 __all__ = ["HiddenLayerProblem", "fit_from_small_starts", "fit_hidden_layers", "small_starts_apply"]
@@ -26,6 +26,8 @@ _BIAS_FACTOR = 1.0 / 6.0  # of its biases, which are 0.3 there
 _OUTPUTS_PER_PARAMETER = 3.0  # of the wide network
 _MAX_PARAMETERS = 3000  # of the wide network: a step costs their square times the outputs
 _RIDGE = 1e-7  # of output weights, for mean squares of units and outputs of 1: copies of a unit share their work
+_STEPS = 150  # of a fit at most
+_TARGET = 4e-4  # relative residual that ends it
 _PATIENCE = 12  # steps
 _GAIN = 0.9  # a fit is given up if `_PATIENCE` steps leave more than this part of the residual
 _FIRST_STEPS = 25  # during which it is not
@@ -40,11 +42,10 @@ class HiddenLayerProblem:
     in local minima.
     """
 
-    def __init__(self, network, U, Y, *, chunk_bytes=None):
+    def __init__(self, network, U, Y):
         self.like, self.U, self.Y = network, U, Y
         self.shapes = [W.shape for W in network.weights[:-1]]
         self.n_parameters = sum((a + 1) * c for a, c in self.shapes)
-        self.chunk = max(1, (chunk_bytes or default_chunk_bytes()) // (8 * self.n_parameters * Y.shape[1]))
 
     def flatten(self, network):
         """Weights and biases of the hidden layers as one vector (P,)."""
@@ -80,8 +81,7 @@ class HiddenLayerProblem:
         network = self._with_readout(params, fit.coefficients)
         matrix, gradient = np.zeros((P, P)), np.zeros(P)
         inside = np.zeros((fit.basis.shape[1], m_L, P))
-        for first in range(0, len(self.U), self.chunk):
-            block = slice(first, min(first + self.chunk, len(self.U)))
+        for block in chunks(len(self.U), 8 * P * m_L):
             J = parameter_jacobian(network, self.U[block], n_layers=len(self.shapes)).reshape(-1, m_L, P)
             for p in range(m_L):
                 matrix += J[:, p].T @ J[:, p]
@@ -92,11 +92,11 @@ class HiddenLayerProblem:
         return DenseNormalEquations(matrix, gradient)
 
 
-def fit_hidden_layers(network, U, Y, *, target=4e-4, max_iter=150, deadline=np.inf):
+def fit_hidden_layers(network, U, Y, *, deadline=np.inf):
     """Levenberg-Marquardt on all hidden layers from one start, the linear output layer eliminated.
 
-    Returns the fitted network and its root mean square residual relative to the standard deviations of Y. `target` is
-    a residual that is low enough, the ridge's part included, which is about 3e-4 times the norm of the output weights.
+    Returns the fitted network and its root mean square residual relative to the standard deviations of Y. It
+    ends at 4e-4, of which the ridge's part is about 3e-4 times the norm of the output weights.
     """
     offset, scale = output_scaling(Y, "identity")
     problem = HiddenLayerProblem(network, U, (Y - offset) / scale)
@@ -112,8 +112,8 @@ def fit_hidden_layers(network, U, Y, *, target=4e-4, max_iter=150, deadline=np.i
             problem.cost,
             problem.linearize,
             problem.flatten(network),
-            max_iter=max_iter,
-            target=target**2 * total,
+            max_iter=_STEPS,
+            target=_TARGET**2 * total,
             ftol=FINE_FTOL,
             callback=stop,
         )
@@ -125,7 +125,7 @@ def fit_hidden_layers(network, U, Y, *, target=4e-4, max_iter=150, deadline=np.i
 def small_starts_apply(n_inputs, architecture):
     """Whether `fit_from_small_starts` can fit such networks: deep, linear output, wide network not too large."""
     deep = len(architecture.widths) >= 3 and architecture.output_activation == "identity"
-    return deep and _widened(architecture, _ROUNDS[0][0]).n_parameters(n_inputs) <= _MAX_PARAMETERS
+    return deep and widened(architecture, _ROUNDS[0][0]).n_parameters(n_inputs) <= _MAX_PARAMETERS
 
 
 def fit_from_small_starts(draw_samples, n_inputs, architecture, rng, *, limits=None):
@@ -144,7 +144,7 @@ def fit_from_small_starts(draw_samples, n_inputs, architecture, rng, *, limits=N
     def attempts():
         done = 0
         for factor, n_starts in _ROUNDS:
-            wide = _widened(architecture, factor)
+            wide = widened(architecture, factor)
             n_starts = min(n_starts, limits.n_starts - done)
             if n_starts <= 0 or (done and (limits.spent or wide.n_parameters(n_inputs) > _MAX_PARAMETERS)):
                 return
@@ -170,9 +170,3 @@ def _from_one_start(U, Y, architecture, wide, tol, deadline, seed):
     if residual > PROMISING:
         return None, np.inf
     return prune_to(network, U, Y, architecture.widths, tol=tol, deadline=deadline)
-
-
-def _widened(architecture, factor):
-    """All hidden layers wider by a factor."""
-    *hidden, n_outputs = architecture.widths
-    return architecture.with_widths((*[int(np.ceil(factor * m)) for m in hidden], n_outputs))

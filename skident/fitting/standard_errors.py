@@ -55,39 +55,19 @@ def jacobian_spectrum(network, U):
     return np.sqrt(np.maximum(squares, 0.0) / max(squares[0], TINY))
 
 
-def standard_errors(network, U, noise=None, *, Y=None, max_parameters=3000):
+def standard_errors(network, U, noise):
     """Standard errors of the weights and biases of a network fitted on U (n, D), to first order in the noise.
 
     They are the roots of the diagonal of ``(J^T S^-2 J)^-1``, with J the parameter Jacobian and S the noise of every
     output: the covariance of the fit of `polish_network`, and the Cramer-Rao bound. `noise` is the standard deviation
-    of each output (scalar or (m_L,)); None estimates it from the residuals at the outputs Y (n, m_L), with
-    ``n - P / m_L`` degrees of freedom each. Units that can be rescaled (ReLU) keep the norms of their incoming
-    weights, as in `FeedforwardNetwork.canonical`. ``O(P^3)`` operations and ``24 P^2`` bytes.
+    of each output (scalar or (m_L,)). Units that can be rescaled (ReLU) keep the norms of their incoming weights, as in
+    `FeedforwardNetwork.canonical`. ``O(P^3)`` operations and ``24 P^2`` bytes.
     """
-    P, n = network.n_parameters, len(U)
-    if P > max_parameters:
-        raise ValueError(
-            f"standard errors of {P} parameters need the inverse of a {P} x {P} matrix; raise "
-            f"max_parameters={max_parameters} if the memory allows."
-        )
-    if noise is None:
-        noise = _residual_noise(network, U, Y)
     network, U, noise, inner, outer = in_powers_of_two(network, U, noise)
-    problem = weighted_problem(network, U, np.zeros((n, network.n_outputs)), 1.0 / noise)
+    problem = weighted_problem(network, U, np.zeros((len(U), network.n_outputs)), 1.0 / noise)
     A, _ = problem.normal_equations(flatten_parameters(network.weights, network.biases))
-    scale = np.sqrt(np.diagonal(A))
-    scale = np.where(scale > 0, scale, 1.0)
-    A /= scale[:, None] * scale[None, :]
-    basis, smallest = whitening_basis(A, network, scale)
-    if basis is None:
-        raise NotIdentified(
-            "standard errors",
-            "rank",
-            f"the outputs at these {n} inputs do not determine all {P} parameters: the smallest eigenvalue of their "
-            f"information matrix, scaled to unit diagonal, is {smallest:.1e}. Units that never move on these "
-            "inputs cause this; so do too few inputs.",
-        )
-    return in_original_units(np.linalg.norm(basis, axis=1) / scale, network, inner, outer)
+    basis = whitening_basis(A, network, len(U))
+    return in_original_units(np.linalg.norm(basis, axis=1), network, inner, outer)
 
 
 def in_original_units(errors, network, inner, outer):
@@ -115,19 +95,16 @@ def in_powers_of_two(network, U, noise):
     return scaled, np.ldexp(U, -inner), np.ldexp(noise, -outer), inner, outer
 
 
-def whitening_basis(A, network, scale):
-    """Changes T (P, q) of the scaled parameters that keep norms of incoming weights, with ``T^T A T`` the identity.
+def whitening_basis(A, network, n):
+    """Changes T (P, q) of the parameters that keep norms of incoming weights, with ``T^T A T`` the identity.
 
-    The rows of T have the norms of standard errors if A is the information matrix of the scaled parameters. Only units
-    of homogeneous activations can be rescaled; a unit without incoming weights has no norm to keep.
-
-    Returns
-    -------
-    basis : ndarray of shape (P, q), q is P less the units that can be rescaled
-    smallest : float
-        Reciprocal of the norm of the inverse, at most the smallest eigenvalue; the basis is None if it is rounding.
+    The rows of T have the norms of standard errors if A is the information matrix of the outputs at n inputs, which is
+    overwritten. Only units of homogeneous activations can be rescaled, so that q is P less their number; a unit without
+    incoming weights has no norm to keep. NotIdentified if the smallest eigenvalue is rounding.
     """
-    P = len(A)
+    P, scale = len(A), np.sqrt(np.diagonal(A))
+    scale = np.where(scale > 0, scale, 1.0)
+    A /= scale[:, None] * scale[None, :]
     V, turned = _reflections(network, scale)
     check_deadline(_FACTOR_FLOPS * P**3)
     inside = A - 2.0 * V @ (V.T @ A)
@@ -135,11 +112,17 @@ def whitening_basis(A, network, scale):
     factor, failed = scipy.linalg.lapack.dpotrf(inside[~turned][:, ~turned], lower=True, clean=True)
     smallest = 0.0 if failed else scipy.linalg.lapack.dpocon(factor, 1.0, uplo="L")[0]
     if not smallest > P * np.finfo(float).eps:
-        return None, smallest
+        raise NotIdentified(
+            "standard errors",
+            "rank",
+            f"the outputs at these {n} inputs do not determine all {P} parameters: the smallest eigenvalue of their "
+            f"information matrix, scaled to unit diagonal, is {smallest:.1e}. Units that never move on these "
+            "inputs cause this; so do too few inputs.",
+        )
     basis = np.zeros((P, len(factor)))
     basis[~turned] = scipy.linalg.lapack.dtrtri(factor, lower=True)[0].T
     basis -= 2.0 * V @ (V.T @ basis)
-    return basis, smallest
+    return basis / scale[:, None]
 
 
 def _reflections(network, scale):
@@ -160,19 +143,3 @@ def _reflections(network, scale):
     V[unit, largest] += np.where(V[unit, largest] < 0, -1.0, 1.0)
     V /= np.linalg.norm(V, axis=1, keepdims=True)
     return V.T, np.isin(np.arange(len(scale)), largest)
-
-
-def _residual_noise(network, U, Y):
-    """Standard deviation of the noise of every output, from the residuals of a fit, (m_L,)."""
-    if Y is None:
-        raise ValueError("noise=None: the noise is estimated from the residuals, which needs the outputs Y.")
-    freedom = len(U) - network.n_parameters / network.n_outputs
-    if freedom <= 0:
-        raise ValueError(
-            f"{len(U)} inputs with {network.n_outputs} outputs each leave no degree of freedom beside "
-            f"{network.n_parameters} parameters, so the residuals do not determine the noise; give noise or more "
-            "inputs."
-        )
-    variance = np.sum((network(U) - Y) ** 2, axis=0) / freedom
-    # Exact outputs leave no residual at all; they still have rounding.
-    return np.sqrt(np.maximum(variance, (np.finfo(float).eps * np.abs(Y).max(axis=0)) ** 2 + TINY))

@@ -55,5 +55,5 @@ def test_the_units_of_inputs_and_outputs_do_not_matter(rng):
 def test_too_few_outputs(rng):
     network = make_network((3, 4, 1), output_activation="identity", random_state=0)
     U = rng.standard_normal((15, 3))
-    with pytest.raises(NotIdentified, match="15 inputs of the fit do not determine all 21 parameters"):
+    with pytest.raises(NotIdentified, match="at these 15 inputs do not determine all 21 parameters"):
         standard_errors_of_fit(network, FitSample(U, network(U), np.ones(1)))

@@ -166,15 +166,14 @@ def test_standard_errors_are_those_of_repeated_fits(name, size, rng):
     network, noise = CASES[name], size * np.array([0.5, 2.0])
     U = rng.standard_normal((5 * network.n_parameters, network.n_inputs))
     start, truth = bent(network, 1e-3, rng), parameters(network.weights, network.biases)
-    given, read_off = [], []
+    given = []
     for _ in range(30):
         Y = network(U) + noise * rng.standard_normal((len(U), 2))
         found, misfit, _ = polish_network(start, U, Y, noise=noise)
         error = parameters(found.weights, found.biases) - truth
         given.append(error / parameters(*standard_errors(found, U, noise)))
-        read_off.append(error / parameters(*standard_errors(found, U, Y=Y)))
         assert 0.1 * size < misfit < 10 * size
-    assert 0.8 < np.std(given) < 1.2 and 0.8 < np.std(read_off) < 1.2
+    assert 0.8 < np.std(given) < 1.2
 
 
 @pytest.mark.parametrize("size", [1e-6, 1e-3])
@@ -247,22 +246,6 @@ def test_standard_errors_of_what_is_not_determined(name, rng):
     network, n, message = UNDETERMINED[name]
     with pytest.raises(ValueError, match=message):
         standard_errors(network, rng.standard_normal((n, network.n_inputs)), 1e-3)
-
-
-def test_standard_errors_need_noise_or_answers(rng):
-    network, U = CASES["two layers"], rng.standard_normal((20, 5))
-    with pytest.raises(ValueError, match="needs the outputs Y"):
-        standard_errors(network, U)
-    with pytest.raises(ValueError, match="no degree of freedom"):
-        standard_errors(network, U, Y=network(U))
-    with pytest.raises(ValueError, match="max_parameters=10"):
-        standard_errors(network, U, 1.0, max_parameters=10)
-
-
-def test_standard_errors_of_exact_answers_are_rounding(rng):
-    network, U = CASES["two layers"], rng.standard_normal((200, 5))
-    weights, biases = standard_errors(network, U, Y=network(U))
-    assert 0 < parameters(weights, biases).max() < 1e-13
 
 
 def test_a_matrix_to_be_factored_is_given_up_in_time():

@@ -57,7 +57,7 @@ def test_of_an_estimator(rng):
     Y = truth(X) + 0.05 * rng.standard_normal((200, 2))
     identifier = PassiveNetworkIdentifier((2, 2), random_state=0).fit(X, Y)
     assert identifier.network_.layer_widths == (2, 2)
-    errors = standard_errors(identifier.network_, X, Y=Y)[0][0]
+    errors = standard_errors(identifier.network_, X, 0.05)[0][0]
     low, high = identifier.profile_interval(X, Y, 0, (1, 0))
     assert low < identifier.network_.weights[0][1, 0] < high
     assert 3.0 < (high - low) / errors[1, 0] < 5.0  # 2 times 1.96 to first order
