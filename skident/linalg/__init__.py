@@ -12,7 +12,7 @@ from .pencils import JennrichFactors, jennrich, joint_pencil
 from .power import RankOneOptions, RankOneSearch, find_rank_one, projection_norms, subspace_power_iteration
 from .singular_values import inverse_and_null, svd
 from .symmetric import DeficientRankError, leading_subspace, n_free_entries, smat, svec, svec_outer
-from .symmetric_rank_one import SymmetricPowers, find_symmetric_powers, power_jacobian
+from .symmetric_rank_one import SymmetricPowers, find_symmetric_powers
 from .symmetric_tensors import contract_symmetric, flatten_symmetric, symmetric_power
 
 __all__ = [

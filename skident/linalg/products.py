@@ -33,16 +33,17 @@ def products_of_entries(V, sets):
     return np.prod(V[:, sets], axis=2)
 
 
-def vectors_of_products(basis, n_features, sets, rng, farthest):
+def vectors_of_products(basis, n_features, sets, rng, farthest, *, weights=1.0, n_rounds=_ROUNDS, n_starts=_STARTS):
     """All unit vectors (<= m, k) whose products of entries `sets` (d, p) lie in a subspace, and their distances.
 
-    `basis` (d, m) is orthonormal; distances are relative, those above `farthest` are no vectors. Gauss-Newton
-    from random starts, first in the subspace less the projections of known products, so that each is recovered once.
+    `basis` (d, m) is orthonormal, for products times `weights` (d,); distances are relative, those above `farthest` are
+    no vectors. Gauss-Newton from random starts, first in the subspace less the projections of known products, so that
+    each is recovered once.
     """
     m, found, deflated = basis.shape[1], np.zeros((0, n_features)), basis
-    for limit in farthest * np.geomspace(_STRICT, 1.0, _ROUNDS):
-        V = rng.standard_normal((max(_STARTS, 3 * (m - len(found))), n_features))
-        V, distances = _descend(V, deflated, basis, sets)
+    for limit in farthest * np.geomspace(_STRICT, 1.0, n_rounds):
+        V = rng.standard_normal((max(n_starts, 3 * (m - len(found))), n_features))
+        V, distances = _descend(V, deflated, basis, (sets, weights))
         for i in np.argsort(distances):
             if distances[i] > limit or len(found) >= 2 * m:
                 break
@@ -51,9 +52,9 @@ def vectors_of_products(basis, n_features, sets, rng, farthest):
         if len(found) >= m:
             break
         if len(found):
-            known = _unit(products_of_entries(found, sets))
+            known = _unit(weights * products_of_entries(found, sets))
             deflated = basis @ lapack.qr((known @ basis).T, mode="complete")[0][:, len(found) :]
-    products = _unit(products_of_entries(found, sets))
+    products = _unit(weights * products_of_entries(found, sets))
     distances = np.linalg.norm(products - (products @ basis) @ basis.T, axis=1)
     best = np.argsort(distances)[:m]
     return found[best], distances[best]
@@ -63,7 +64,7 @@ def _unit(X):
     return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.finfo(float).tiny)
 
 
-def _descend(V, deflated, basis, sets):
+def _descend(V, deflated, basis, terms):
     """Vectors with products near the subspace, by damped Gauss-Newton, and the relative distances."""
     (n, k), V = V.shape, _unit(V)
     damping, diagonal = np.full(n, _FIRST_DAMPING), np.arange(k)
@@ -72,13 +73,13 @@ def _descend(V, deflated, basis, sets):
         if step in (0, _DEFLATED_STEPS):
             span = deflated if step == 0 else basis
             damping[:] = _FIRST_DAMPING
-            r, J = _outside(V, sets, span)
+            r, J = _outside(V, terms, span)
             cost = np.sum(r**2, axis=1)
         A, slope = J @ np.swapaxes(J, 1, 2), J @ r[:, :, None]
         A[:, diagonal, diagonal] += (damping * np.trace(A, axis1=1, axis2=2) / k)[:, None] + np.finfo(float).tiny
         A += V[:, :, None] * V[:, None, :]
         new = _unit(V - np.clip(lapack.solve(A, slope)[:, :, 0], -_MAX_ENTRY_STEP, _MAX_ENTRY_STEP))
-        r_new, J_new = _outside(new, sets, span)
+        r_new, J_new = _outside(new, terms, span)
         cost_new = np.sum(r_new**2, axis=1)
         better = cost_new < cost
         V[better], r[better], J[better], cost[better] = new[better], r_new[better], J_new[better], cost_new[better]
@@ -86,13 +87,14 @@ def _descend(V, deflated, basis, sets):
     return V, np.sqrt(cost)
 
 
-def _outside(V, sets, span):
+def _outside(V, terms, span):
     """The part of normalized products (n, d) outside of a span, and its derivatives (n, k, d) by the vectors."""
+    sets, weights = terms
     factors = V[:, sets]
-    products = np.prod(factors, axis=2)
+    products = weights * np.prod(factors, axis=2)
     J = np.zeros((len(V), V.shape[1], len(sets)))
     for q in range(sets.shape[1]):
-        J[:, sets[:, q], np.arange(len(sets))] += np.prod(np.delete(factors, q, axis=2), axis=2)
+        J[:, sets[:, q], np.arange(len(sets))] += weights * np.prod(np.delete(factors, q, axis=2), axis=2)
     norms = np.maximum(np.linalg.norm(products, axis=1), np.finfo(float).tiny)[:, None]
     u = products / norms
     J = (J - (J @ u[:, :, None]) * u[:, None, :]) / norms[:, None]

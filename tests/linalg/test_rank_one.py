@@ -14,7 +14,6 @@ from skident.linalg import (
     jennrich,
     joint_pencil,
     n_free_entries,
-    power_jacobian,
     projection_norms,
     smat,
     subspace_power_iteration,
@@ -272,15 +271,6 @@ def test_sizes_must_agree():
         find_rank_one(np.eye(6)[:, :2], 4)
     with pytest.raises(ValueError, match=r"known must have shape \(k, 3\), got \(1, 4\)"):
         find_rank_one(np.eye(6)[:, :2], 3, known=np.eye(4)[:1])
-
-
-@pytest.mark.parametrize("order", [1, 2, 3, 4])
-def test_jacobian_against_differences(order, rng):
-    X, step = rng.standard_normal((3, 4)), 1e-6
-    J = power_jacobian(X, order)
-    for i in range(4):
-        moved = [symmetric_power(X + sign * step * np.eye(4)[i], order) for sign in (1, -1)]
-        np.testing.assert_allclose(J[:, :, i], (moved[0] - moved[1]) / (2 * step), atol=1e-8)
 
 
 @pytest.mark.parametrize(("D", "order", "m"), [(7, 2, 16), (6, 3, 32), (5, 4, 40), (3, 4, 8), (4, 3, 12)])
