@@ -11,7 +11,7 @@ from skident.base.report import ReportMixin
 
 from .problem import NO_TERMS, LossTerms
 
-__all__ = ["CertificateOptions", "Curvature", "LandscapeCertificate", "certificate_reason", "certificate_status"]
+__all__ = ["CertificateOptions", "Curvature", "LandscapeCertificate", "Proof", "certificate_of"]
 
 _REASONS = {
     "global": "the loss {loss:.3e} is within {gap:.1e} of a proven lower bound ({how})",
@@ -73,16 +73,15 @@ class Curvature:
     converged: bool  # whether `value` is the smallest eigenvalue
 
 
-def certificate_status(proven, stationary, bent):
-    """The status of a point, from whether it is proven optimal, stationary, and of negative curvature."""
-    if proven:
-        return "global"
-    return "not stationary" if not stationary else "saddle" if bent else "undecided"
+@dataclass(frozen=True)
+class Proof:
+    """The best lower bound of the loss known, its source, and whether it proves a point optimal."""
 
-
-def certificate_reason(status, how, *, loss, gap, gradient_norm, curvature):
-    """The argument for a status, with its numbers; `how` names the source of the lower bound."""
-    return _REASONS[status].format(how=how, loss=loss, gap=gap, gradient_norm=gradient_norm, curvature=curvature)
+    value: float
+    how: str
+    gap: float
+    proven: bool
+    radius: float = np.inf  # of the networks that the bound is about
 
 
 @dataclass(frozen=True)
@@ -253,3 +252,29 @@ class LandscapeCertificate(ReportMixin):
         """Raise ValueError unless the activation is quadratic."""
         if self.activation != "quadratic":
             raise ValueError(f"{name} is about quadratic units; the activation here is {self.activation}.")
+
+
+def certificate_of(proof, curvature, slope, loss, is_stationary, flat, missing, **fields):
+    """The `LandscapeCertificate` of a point with a `Proof`, a `Curvature` and the gradient `slope` (k, d).
+
+    Curvatures above ``-flat`` are not negative; `missing` says what an undecided point lacks, `fields` are the others.
+    """
+    bent, gradient_norm = curvature.value < -flat, float(np.linalg.norm(slope))
+    status = "global" if proof.proven else "not stationary" if not is_stationary else "saddle" if bent else "undecided"
+    numbers = {"loss": loss, "gap": proof.gap, "gradient_norm": gradient_norm}
+    reason = _REASONS[status].format(how=proof.how, curvature=curvature.value, **numbers)
+    leads_down = curvature.value < 0 and status in ("saddle", "not stationary")
+    return LandscapeCertificate(
+        status,
+        proof.proven,
+        reason + (missing if status == "undecided" else ""),
+        lower_bound=proof.value,
+        radius=proof.radius,
+        curvature=curvature.value,
+        curvature_bound=curvature.bound,
+        curvature_converged=curvature.converged,
+        escape_direction=curvature.direction if leads_down else None,
+        n_products=curvature.n_products,
+        **numbers,
+        **fields,
+    )

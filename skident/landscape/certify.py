@@ -6,20 +6,17 @@ import numpy as np
 
 from skident.linalg.lanczos import lanczos
 
-from .certificate import CertificateOptions, Curvature, LandscapeCertificate, certificate_reason, certificate_status
+from .certificate import CertificateOptions, Curvature, Proof, certificate_of
 from .certify_losses import certify_convex_loss
 from .convex_loss_problem import ConvexLossProblem
 from .convex_solver import least_squares_size
-from .curvature import (
-    loss_derivatives,
-    shallow_hessian_product,
-)
+from .curvature import loss_derivatives, shallow_hessian_product
 from .losses import checked_loss
 from .lower_bounds import lower_bound
-from .point_curvature import FLAT, STATIONARY, Scales, curvature_fields, quadratic_curvature
+from .point_curvature import FLAT, STATIONARY, form_certificate
 from .point_loss import point_loss
 from .problem import NO_TERMS, QuadraticProblem
-from .quadratic_form import OutputSigns, check_point, quadratic_form, weight_gradient
+from .quadratic_form import OutputSigns, check_point, quadratic_form
 
 __all__ = ["certify_quadratic", "certify_smooth", "landscape_certificate"]
 
@@ -115,36 +112,17 @@ def landscape_certificate(W, v, X, y, *, activation="quadratic", terms=NO_TERMS,
 def certify_quadratic(problem, W, v, options=_USUAL, solution=None):
     """`landscape_certificate` for quadratic units; a known `ConvexSolution` of the problem saves its computation."""
     M, G = _form_and_gradient(problem, W, v)
-    values, signs, scales = np.linalg.eigvalsh(G), OutputSigns.of(v), Scales(problem, v)
     zero_gap = options.tol * problem.target_value + problem.rounding
     loss = point_loss(problem, W, v, accuracy=_ACCURACY * zero_gap)
     effort = {"tol": options.tol, "max_dense": options.max_dense, "solution": solution}
-    bound = lower_bound(problem, M, signs, loss=loss.above, **effort)
+    bound = lower_bound(problem, M, OutputSigns.of(v), loss=loss.above, **effort)
     gap = float(np.nextafter(loss.above - bound.value, np.inf)) if loss.above > bound.value else 0.0
-    proven = bool(gap <= zero_gap)
-    curvature = quadratic_curvature(problem, W, v, G, values, scales, 0 if proven else options.max_products)
-    stationary = np.linalg.norm(np.sqrt(np.abs(v))[:, None] * (W @ G)) <= STATIONARY * scales.slope
-    status = certificate_status(proven, stationary, curvature.value < -FLAT * scales.curvature)
-    slope, wrong = weight_gradient(W, v, G), float(np.abs(signs.descent_part(values)).max())
-    gradient_norm = float(np.linalg.norm(slope))
-    numbers = {"loss": loss.value, "gap": gap, "gradient_norm": gradient_norm, "curvature": curvature.value}
-    reason = certificate_reason(status, bound.how, **numbers)
-    return LandscapeCertificate(
-        status,
-        proven,
-        reason + (_missing(problem, v, wrong, options.max_dense, bound.missing) if status == "undecided" else ""),
-        loss=loss.value,
-        lower_bound=bound.value,
-        gap=gap,
-        null_loss=problem.null_value,
-        gradient_norm=gradient_norm,
-        residual_norm=float(np.abs(values).max()),
-        wrong_norm=wrong,
-        radial_slope=float(np.sum(W * slope)),
-        output_weights=v,
-        terms=problem.terms,
-        **curvature_fields(curvature, status),
-    )
+    proof = Proof(bound.value, bound.how, gap, bool(gap <= zero_gap))
+
+    def missing(wrong):
+        return _missing(problem, v, wrong, options.max_dense, bound.missing)
+
+    return form_certificate(problem, problem, (W, v), G, loss.value, proof, options.max_products, missing)
 
 
 def _form_and_gradient(problem, W, v):
@@ -188,33 +166,26 @@ def certify_smooth(W, v, X, y, activation, *, max_products=400):
     loss, slope, slopes, curvatures = loss_derivatives(W, v, X, y, jet)
     null_loss = loss_derivatives(np.zeros_like(W), v, X, y, jet)[0]
     curvature = _smooth_curvature(W, X, slope, slopes, curvatures, max_products)
-    gradient_norm = float(np.linalg.norm(slope))
     # Scales: the loss of W = 0 or of y, over the norms of the inputs and of W.
     loss_scale = max(null_loss, loss, 0.5 * float(np.mean(y**2)))
     input_norm = float(np.sqrt(np.mean(np.sum(X**2, axis=1))))
     weight_norm = max(1.0 / max(input_norm, 1e-300), float(np.linalg.norm(W)))
-    stationary = gradient_norm * weight_norm <= STATIONARY * loss_scale
+    stationary = float(np.linalg.norm(slope)) * weight_norm <= STATIONARY * loss_scale
     flat = FLAT * loss_scale * max(input_norm**2, weight_norm**-2)
-    status = certificate_status(False, stationary, curvature.value < -flat)
-    how, unsaid = "losses are not negative", f". For {name} units nothing is claimed beyond slope and curvature"
-    reason = certificate_reason(
-        status, how, loss=loss, gap=loss, gradient_norm=gradient_norm, curvature=curvature.value
-    )
-    return LandscapeCertificate(
-        status,
-        False,
-        reason + (unsaid if status == "undecided" else ""),
-        loss=loss,
-        lower_bound=0.0,
-        gap=loss,
+    return certificate_of(
+        Proof(0.0, "losses are not negative", loss, False),
+        curvature,
+        slope,
+        loss,
+        stationary,
+        flat,
+        f". For {name} units nothing is claimed beyond slope and curvature",
         null_loss=null_loss,
-        gradient_norm=gradient_norm,
         residual_norm=np.nan,
         wrong_norm=np.nan,
         radial_slope=float(np.sum(W * slope)),
         output_weights=v,
         activation=name,
-        **curvature_fields(curvature, status),
     )
 
 

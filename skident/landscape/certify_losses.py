@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 
-from .certificate import CertificateOptions, LandscapeCertificate, certificate_reason, certificate_status
-from .fenchel_bounds import DualBound, dual_candidates, dual_lower_bound, loss_upper_bound
-from .point_curvature import FLAT, STATIONARY, Scales, curvature_fields, quadratic_curvature
+from .certificate import CertificateOptions, Proof
+from .fenchel_bounds import dual_candidates, dual_lower_bound, loss_upper_bound
+from .point_curvature import form_certificate
 from .quadratic_form import OutputSigns, quadratic_form, weight_gradient
 
 __all__ = ["certify_convex_loss"]
@@ -18,67 +18,35 @@ _RADII = 1000.0  # times the norm of the parameters: the least radius of a proof
 _USUAL = CertificateOptions()
 
 
-@dataclass(frozen=True)
-class _Proof:
-    """The best dual bound, its source, and whether it proves a point optimal."""
-
-    bound: DualBound
-    how: str
-    gap: float
-    proven: bool
-
-
 def certify_convex_loss(problem, W, v, options=_USUAL, solution=None):
     """`landscape_certificate` for a `ConvexLossProblem`; `solution` is a form (d, d) near the minimizer, if known."""
     point = problem.at(quadratic_form(W, v))
     above = loss_upper_bound(problem, W, v, point)
     if not np.isfinite(above) or not np.isfinite(point.gradient).all():
         raise ValueError("the loss or its gradient overflows at this point; scale X, y and W to ordinary magnitudes.")
-    G, signs, scales = point.gradient, OutputSigns.of(v), Scales(problem, v)
-    proof = _proof(problem, point, signs, above, (options, solution))
-    values = np.linalg.eigvalsh(G)
-    max_products = 0 if proof.proven else options.max_products
-    curvature = quadratic_curvature(point, W, v, G, values, scales, max_products)
-    stationary = np.linalg.norm(np.sqrt(np.abs(v))[:, None] * (W @ G)) <= STATIONARY * scales.slope
-    status = certificate_status(proof.proven, stationary, curvature.value < -FLAT * scales.curvature)
-    slope, norm = weight_gradient(W, v, G), float(np.linalg.norm(weight_gradient(W, v, G)))
-    numbers = {"loss": point.value, "gap": proof.gap, "gradient_norm": norm, "curvature": curvature.value}
-    fields = curvature_fields(curvature, status)
-    if status == "not stationary":
-        fields["escape_direction"] = -slope / norm
-    return LandscapeCertificate(
-        status,
-        proof.proven,
-        certificate_reason(status, proof.how, **numbers) + (_missing(problem, v) if status == "undecided" else ""),
-        loss=point.value,
-        lower_bound=max(proof.bound.value, 0.0),
-        gap=proof.gap,
-        null_loss=problem.null_value,
-        gradient_norm=norm,
-        residual_norm=float(np.abs(values).max()),
-        wrong_norm=float(np.abs(signs.descent_part(values)).max()),
-        radial_slope=float(np.sum(W * slope)),
-        output_weights=v,
-        terms=problem.terms,
-        loss_name=problem.loss.name,
-        radius=proof.bound.radius,
-        **fields,
-    )
+    proof = _proof(problem, point, OutputSigns.of(v), above, (options, solution))
+    proof, G = replace(proof, value=max(proof.value, 0.0)), point.gradient
+    missing = _missing(problem, v)
+    found = form_certificate(problem, point, (W, v), G, point.value, proof, options.max_products, lambda _: missing)
+    found = replace(found, loss_name=problem.loss.name)
+    if found.status != "not stationary":
+        return found
+    return replace(found, escape_direction=-weight_gradient(W, v, G) / found.gradient_norm)
 
 
 def _proof(problem, point, signs, above, means):
     """The best bound: at the point's own slopes, then at those of the minimizer over all forms."""
     options, solution = means
     zero_gap = options.tol * problem.target_value
-    best = _Proof(DualBound(0.0), "losses are not negative", above, above <= zero_gap)
+    best = Proof(0.0, "losses are not negative", above, bool(above <= zero_gap))
     for how, other in _sources(problem, point, options, solution):
         for u in dual_candidates(problem, other):
             bound = dual_lower_bound(problem, u, signs, _SLACK * zero_gap)
             reach = _RADII * max(1.0, _norm(point), _norm(other))
-            if bound.radius < reach or not bound.value > best.bound.value:
+            if bound.radius < reach or not bound.value > best.value:
                 continue
             gap = max(above - bound.value, 0.0)
-            best = _Proof(bound, how, gap, bool(gap <= zero_gap))
+            best = Proof(bound.value, how, gap, bool(gap <= zero_gap), bound.radius)
         if best.proven:
             break
     return best

@@ -1,4 +1,4 @@
-"""The lowest curvature of a quadratic network's loss at a point, and the scales of its slopes and curvatures."""
+"""The certificate of a quadratic network with its lowest curvature, and the scales of slopes and curvatures."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import numpy as np
 
 from skident.linalg.lanczos import lanczos
 
-from .certificate import Curvature
+from .certificate import Curvature, certificate_of
 from .curvature import explicit_directions, quadratic_curvature_bound, quadratic_product, rayleigh
+from .quadratic_form import OutputSigns, weight_gradient
 
-__all__ = ["FLAT", "STATIONARY", "Scales", "curvature_fields", "quadratic_curvature"]
+__all__ = ["FLAT", "STATIONARY", "form_certificate"]
 
 # Relative to the scales at W = 0: about the root of the rounding of a loss, 1e-8, times ten to a hundred.
 STATIONARY = 1e-6  # slopes that count as zero
@@ -18,41 +19,50 @@ _AT_BOUND = 1e-9  # relative distance of a curvature to its lower bound that cou
 _FEWEST_PRODUCTS = 20  # Hessian products at a proven optimum (budget)
 
 
-class Scales:
-    """Scales of the loss's slope (in coordinates with output weights 1 and -1) and curvature."""
+def form_certificate(problem, point, network, G, loss, proof, max_products, missing):
+    """The `LandscapeCertificate` of quadratic units, `network` (W, v), with the gradient G (d, d) by the form.
 
-    def __init__(self, problem, v):
-        # If there is nothing to learn, the gradient is rounding, and no scale.
-        null_gradient_norm = max(problem.null_gradient_norm, problem.gradient_rounding / FLAT)
-        self.slope = float(np.sqrt(null_gradient_norm * problem.null_value))
-        self.curvature = 2.0 * float(np.abs(v).max()) * null_gradient_norm
+    `point` has the second derivative, `max_products` are the Hessian products for the curvature of a point that is not
+    proven, and ``missing(wrong)`` says what an undecided one lacks, by the norm of what units can follow of G.
+    """
+    (W, v), values = network, np.linalg.eigvalsh(G)
+    # If there is nothing to learn, the gradient is rounding, and no scale.
+    null_norm = max(problem.null_gradient_norm, problem.gradient_rounding / FLAT)
+    scale = 2.0 * float(np.abs(v).max()) * null_norm
+    curvature = _quadratic_curvature(point, network, G, values, scale, 0 if proof.proven else max_products)
+    size = np.linalg.norm(np.sqrt(np.abs(v))[:, None] * (W @ G))  # in coordinates with output weights 1 and -1
+    slope, wrong = weight_gradient(W, v, G), float(np.abs(OutputSigns.of(v).descent_part(values)).max())
+    return certificate_of(
+        proof,
+        curvature,
+        slope,
+        loss,
+        size <= STATIONARY * float(np.sqrt(null_norm * problem.null_value)),
+        FLAT * scale,
+        missing(wrong),
+        null_loss=problem.null_value,
+        residual_norm=float(np.abs(values).max()),
+        wrong_norm=wrong,
+        radial_slope=float(np.sum(W * slope)),
+        output_weights=v,
+        terms=problem.terms,
+    )
 
 
-def curvature_fields(curvature, status):
-    """The fields of a certificate about the curvature."""
-    leads_down = curvature.value < 0 and status in ("saddle", "not stationary")
-    return {
-        "curvature": curvature.value,
-        "curvature_bound": curvature.bound,
-        "curvature_converged": curvature.converged,
-        "escape_direction": curvature.direction if leads_down else None,
-        "n_products": curvature.n_products,
-    }
-
-
-def quadratic_curvature(problem, W, v, G, values, scales, max_products):
+def _quadratic_curvature(point, network, G, values, scale, max_products):
     """The lowest curvature detected, from explicit directions or by Lanczos' method.
 
     The explicit directions attain the bound if a unit with the largest output weight is free (has no effect). Only
     otherwise products are used; at a proven optimum (``max_products=0``) few, and only if it may be a strict one.
     """
-    product, bound = quadratic_product(problem, W, v, G), quadratic_curvature_bound(v, values)
+    W, v = network
+    product, bound = quadratic_product(point, W, v, G), quadratic_curvature_bound(v, values)
     found = explicit_directions(W, v, G)[:1]
     value, direction = (rayleigh(product, found[0][1]), found[0][1]) if found else (np.inf, None)
-    near = _AT_BOUND * abs(bound) + FLAT * 1e-3 * scales.curvature
+    near = _AT_BOUND * abs(bound) + FLAT * 1e-3 * scale
     if value <= bound + near:
         return Curvature(value, bound, direction, len(found), True)
-    if not max_products and value <= FLAT * scales.curvature:
+    if not max_products and value <= FLAT * scale:
         return Curvature(value, bound, direction, len(found), False)
     starts = [np.ones_like(W) + np.sin(np.arange(W.size, dtype=float)).reshape(W.shape)]
     starts += [np.sqrt(W.size) * direction] if direction is not None else []
