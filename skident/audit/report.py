@@ -164,23 +164,15 @@ class AuditReport(ReportMixin):
         -------
         dict
         """
-        return {
-            "verdict": self.verdict,
-            "same": self.same,
+        as_they_are = ("verdict", "same", "largest", "excess", "kind", "n_queries", "n_inputs")
+        as_they_are += ("batch_dependent", "casts_inputs", "lacks_softmax")
+        return {name: getattr(self, name) for name in as_they_are} | {
             "differences": [_as_dict(d) for d in self.differences],
             "instead": [_as_dict(d) for d in self.instead],
-            "largest": self.largest,
-            "excess": self.excess,
             "input": [float(x) for x in self.input],
-            "kind": self.kind,
             "relative_tolerance": self.relative_tolerance if np.isfinite(self.relative_tolerance) else None,
-            "batch_dependent": self.batch_dependent,
-            "casts_inputs": self.casts_inputs,
-            "lacks_softmax": self.lacks_softmax,
             "data_rows": None if self.data_rows is None else [int(n) for n in self.data_rows],
             "bits": None if self.bits is None else list(self.bits),
-            "n_queries": self.n_queries,
-            "n_inputs": self.n_inputs,
             "unseen_units": [[int(k) for k in unit] for unit in self.unseen_units],
             "constant_columns": [int(c) for c in self.constant_columns],
             "missed": {f"{size:g}": self.missed(size) for size in _SIZES},
