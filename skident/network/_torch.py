@@ -14,6 +14,8 @@ from .activations import ACTIVATIONS, Bounded, Clip, LeakyReLU, bounded, clip, i
 from .partly_linear import PartlyLinear, partly_linear
 from .torch_activations import Erf, Quadratic, Sin
 
+_KINDS = {"tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "relu": nn.ReLU, "softplus": nn.Softplus, "gelu": nn.GELU}
+_KINDS |= {"hard_tanh": nn.Hardtanh, "silu": nn.SiLU, "elu": nn.ELU, "sin": Sin, "erf": Erf, "quadratic": Quadratic}
 _KNOWN_OTHERS = "convolutions, average pooling, Identity, Flatten(1), Unflatten(1), eval-mode BatchNorm and Dropout"
 
 
@@ -86,10 +88,6 @@ def to_torch(network, dtype=None):
 
 
 def _torch_activation(activation):
-    makers = {"tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "relu": nn.ReLU, "gelu": nn.GELU, "sin": Sin, "erf": Erf}
-    makers |= {"quadratic": Quadratic, "softplus": lambda: nn.Softplus(threshold=40.0)}  # exact in double precision
-    makers |= {"hard_tanh": nn.Hardtanh}
-    makers |= {"silu": nn.SiLU, "elu": nn.ELU}
     if isinstance(activation, PartlyLinear):
         return torch_activations.PartlyLinear(_torch_activation(activation.base), activation.n_linear)
     if isinstance(activation, LeakyReLU):
@@ -98,10 +96,12 @@ def _torch_activation(activation):
         return torch_activations.Clip(activation.low, activation.high)
     if isinstance(activation, Bounded):
         limits = ACTIVATIONS[activation.base].limits
-        return torch_activations.Bounded(makers[activation.base](), limits, activation.low, activation.high)
+        return torch_activations.Bounded(_KINDS[activation.base](), limits, activation.low, activation.high)
     if not is_built_in(activation):
         raise ValueError(f"to_torch knows the activations {sorted(ACTIVATIONS)}, got a custom {activation.name!r}.")
-    return makers[activation.name]()
+    # Its linear part begins where it is exact in double precision.
+    options = {"threshold": 40.0} if activation.name == "softplus" else {}
+    return _KINDS[activation.name](**options)
 
 
 def _flat_modules(module, path=""):
@@ -143,14 +143,12 @@ def _activation_name(path, module):
         return clip(module.low.tolist(), module.high.tolist())
     if isinstance(module, nn.Hardtanh) and (module.min_val, module.max_val) != (-1, 1):  # ReLU6 is one of these
         return clip(module.min_val, module.max_val)
-    kinds = {nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.ReLU: "relu", nn.Softplus: "softplus", nn.GELU: "gelu"}
-    kinds |= {nn.Hardtanh: "hard_tanh", nn.SiLU: "silu", nn.ELU: "elu", Sin: "sin", Erf: "erf", Quadratic: "quadratic"}
-    name = kinds.get(type(module))
+    name = next((name for name, kind in _KINDS.items() if kind is type(module)), None)
     if name is None and not type(module).__module__.startswith("torch."):
         reason = "it defines its own forward; query it instead, with NetworkIdentifier(module).fit(X)"
         raise unreadable(path, module, reason)
     if name is None:
-        known = ", ".join(kind.__name__ for kind in (nn.Linear, *kinds, nn.LeakyReLU, nn.PReLU))
+        known = ", ".join(kind.__name__ for kind in (nn.Linear, *_KINDS.values(), nn.LeakyReLU, nn.PReLU))
         raise unreadable(path, module, f"known are {known}; {_KNOWN_OTHERS}")
     if name == "gelu" and module.approximate != "none":
         raise unreadable(path, module, "only approximate='none' is the exact GELU")

@@ -15,14 +15,7 @@ from .values import BatchTensor, unreadable
 
 __all__ = ["KNOWN", "apply"]
 
-_ACTIVATIONS = {
-    "Tanh": "tanh",
-    "Sigmoid": "sigmoid",
-    "Relu": "relu",
-    "Softplus": "softplus",
-    "Erf": "erf",
-    "Sin": "sin",
-}
+_ACTIVATIONS = ("Tanh", "Sigmoid", "Relu", "Softplus", "Erf", "Sin")  # the name of the activation with a capital
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE)
 _MAX_AXES = 64  # of an array of NumPy
 
@@ -156,7 +149,7 @@ def _gemm(step, rows, W, bias=None):
 
 
 def _activation(step, rows):
-    return rows.activated(get_activation(_ACTIVATIONS[step.kind]), step)
+    return rows.activated(get_activation(step.kind.lower()), step)
 
 
 def _gelu(step, rows):

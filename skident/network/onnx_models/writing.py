@@ -12,16 +12,6 @@ from ..partly_linear import PartlyLinear
 
 __all__ = ["network_model", "write_model"]
 
-_OPERATORS = {
-    "tanh": "Tanh",
-    "sigmoid": "Sigmoid",
-    "relu": "Relu",
-    "softplus": "Softplus",
-    "erf": "Erf",
-    "sin": "Sin",
-    "gelu": "Gelu",
-    "elu": "Elu",
-}
 _OPERATOR_SET = 13  # which runtimes from 2020 on know
 _OPERATOR_SETS = {"gelu": 20}
 _IR_VERSION = 8  # file format of onnx 1.10 (2021); newer readers accept it
@@ -100,7 +90,7 @@ def _activation_nodes(activation, values, dtype):
     if activation.name == "hard_tanh":
         bounds = [_tensor(np.array(bound), dtype, f"{name}_{bound:+.0f}") for bound in (-1.0, 1.0)]
         return [helper.make_node("Clip", [values, *(b.name for b in bounds)], [name], name=name)], bounds
-    return [helper.make_node(_OPERATORS[activation.name], [values], [name], name=name)], []
+    return [helper.make_node(activation.name.capitalize(), [values], [name], name=name)], []
 
 
 def _clip_nodes(activation, values, dtype):
