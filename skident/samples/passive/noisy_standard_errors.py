@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from skident.fitting.batched_fits import Prior
+from skident.fitting.batched_fits import Prior, parameters_of
 from skident.fitting.lack_of_fit import NO_NOISE
 from skident.fitting.pruning import remove_unit
 from skident.network import Architecture
+from skident.network.calculus import flatten_parameters, unflatten_parameters
 
 from .undetermined import information, standard_errors_of
 
@@ -54,23 +55,23 @@ def spread_of(network, table, info, final):
     fits end at whichever minimum the noise makes the best, and follow curved valleys of the cost, of which the
     curvature at the minimum determines nothing. Where residuals are no noise, nothing is known of any parameter.
     """
-    inside, noise = table.in_whitened(network), final.noise
+    inside, noise, shapes = table.in_whitened(network), final.noise, [W.shape for W in network.weights]
     if not final.minima:
         noise = max(noise, np.finfo(float).eps)
         return Spread(*_of_exact(standard_errors_of(inside, table, info, noise), network), 0)
     if final.lack_of_fit < NO_NOISE:
         unknown = np.full(network.n_parameters, np.inf)
-        return Spread(_shaped(unknown, network), network.n_parameters, 0)
+        return Spread(unflatten_parameters(unknown, shapes), network.n_parameters, 0)
     scale_free = any(g.symmetry == "homogeneous" for g in network.activations[:-1])
     # The length of a unit that may be rescaled is fixed by the canonical form, not by the prior.
     prior = None if scale_free else final.minima[0].prior
-    first = _flat(standard_errors_of(inside, table, information(inside, table, prior), noise))
+    first = flatten_parameters(*standard_errors_of(inside, table, information(inside, table, prior), noise))
     on_rows, rows = first, final.samples.rows
     if rows is not None and len(rows.U) < len(table.X):
-        on_rows = _flat(standard_errors_of(inside, table, information(inside, rows, prior), noise))
+        on_rows = flatten_parameters(*standard_errors_of(inside, table, information(inside, rows, prior), noise))
     errors, n_fits = first, final.samples.per_group
     if n_fits:
-        wanted = _flat_network(network)
+        wanted = parameters_of(network)
         squares = final.samples.mean(lambda one: (_aligned(one, inside, table, on_rows) - wanted) ** 2)
         beyond = np.sqrt(squares)
         by_chance = np.sqrt(stats.chi2.ppf(_LEVEL, n_fits - 1) / (n_fits - 1))
@@ -81,15 +82,15 @@ def spread_of(network, table, info, final):
     if prior is not None:
         broad = Prior.broad(Architecture.of(network), inside.weights[0].shape[0], noise**2)
         errors = np.where(errors > _UNDETERMINED * _prior_deviations(network, table, broad), np.inf, errors)
-    return Spread(_shaped(errors, network), int(np.sum(~np.isfinite(errors))), final.samples.n_fits)
+    return Spread(unflatten_parameters(errors, shapes), int(np.sum(~np.isfinite(errors))), final.samples.n_fits)
 
 
 def _of_exact(stderr, network):
     """Standard errors that rounding leaves, and the number of parameters undetermined to a thousandth."""
-    errors = _flat(stderr)
-    scale = np.concatenate([np.full(p.size, np.abs(p).max()) for p in (*network.weights, *network.biases)])
-    errors = np.where(errors > _ROUGH * scale, np.inf, errors)
-    return _shaped(errors, network), int(np.sum(~np.isfinite(errors)))
+    errors = flatten_parameters(*stderr)
+    parts = ([np.full_like(p, np.abs(p).max()) for p in of] for of in (network.weights, network.biases))
+    errors = np.where(errors > _ROUGH * flatten_parameters(*parts), np.inf, errors)
+    return unflatten_parameters(errors, [W.shape for W in network.weights]), int(np.sum(~np.isfinite(errors)))
 
 
 def _aligned(fit, inside, table, errors):
@@ -97,10 +98,10 @@ def _aligned(fit, inside, table, errors):
 
     Of all units of the wider layer it is the one without which the others are closest, relative to their errors.
     """
-    wanted, found = _flat_network(table.in_inputs(inside)), []
+    wanted, found = parameters_of(table.in_inputs(inside)), []
     errors = np.where(errors > 0.0, errors, np.inf)  # 0: weights of columns that do not vary
     for one in _of_widths(fit, inside.layer_widths):
-        found.append(_flat_network(table.in_inputs(one.align_to(inside))))
+        found.append(parameters_of(table.in_inputs(one.align_to(inside))))
     return min(found, key=lambda one: np.sum(((one - wanted) / errors) ** 2))
 
 
@@ -113,10 +114,6 @@ def _of_widths(fit, widths):
     return [remove_unit(fit, layer, j, nothing) for j in range(fit.layer_widths[layer])]
 
 
-def _flat_network(network):
-    return _flat((network.weights, network.biases))
-
-
 def _prior_deviations(network, table, prior):
     """Standard deviations of the prior, in inputs and targets as they are."""
     weights = [np.full(W.shape, np.sqrt(v)) for W, v in zip(network.weights, prior.weights, strict=True)]
@@ -126,17 +123,4 @@ def _prior_deviations(network, table, prior):
     along = np.linalg.norm(table.center @ table.whitener)
     shifts[0] = np.full(m, np.sqrt(prior.biases[0] + prior.weights[0] * along**2))
     weights[-1], shifts[-1] = weights[-1] * table.unit, shifts[-1] * table.unit
-    return _flat((weights, shifts))
-
-
-def _flat(parts):
-    return np.concatenate([*(W.ravel() for W in parts[0]), *(b.ravel() for b in parts[1])])
-
-
-def _shaped(values, network):
-    shaped, at = ([], []), 0
-    for kind, parts in enumerate((network.weights, network.biases)):
-        for part in parts:
-            shaped[kind].append(values[at : at + part.size].reshape(part.shape))
-            at += part.size
-    return shaped
+    return flatten_parameters(weights, shifts)

@@ -15,7 +15,7 @@ from skident.fitting.batched_fits import (
     random_parameters,
     successive_halving,
 )
-from skident.fitting.scored_pruning import Scoring, prune_by_score
+from skident.fitting.scored_pruning import Scoring, half_as_wide_again, prune_by_score
 from skident.network import Architecture
 
 __all__ = ["one_unit_more", "units_above_noise"]
@@ -104,14 +104,10 @@ def one_unit_more(network, layer, prior, n_starts, rng):
 
 def _afresh(best, scoring, limits, rng):
     """Pruned from new starts of half as many units again."""
-    architecture = best.architecture.with_widths((*[m + (m + 1) // 2 for m in best.widths[:-1]], best.widths[-1]))
+    architecture, D = best.architecture.with_widths(half_as_wide_again(best.widths)), scoring.samples.n_inputs
     too_many = architecture.n_hidden > limits.max_neurons
-    if (
-        too_many
-        or architecture.n_parameters(scoring.samples.n_inputs) > scoring.samples.n_values / OUTPUTS_PER_PARAMETER
-        or limits.spent
-    ):
+    if too_many or OUTPUTS_PER_PARAMETER * architecture.n_parameters(D) > scoring.samples.n_values or limits.spent:
         return best
-    x = random_parameters(scoring.samples.n_inputs, architecture, limits.n_starts, rng)
+    x = random_parameters(D, architecture, limits.n_starts, rng)
     x, cost = successive_halving(scoring.fits(architecture), x, Halving(ftol=1e-4, budget=limits.budget))
     return prune_by_score(scoring.scored(architecture, x[0], cost[0]), scoring)
