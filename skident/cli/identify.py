@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from html import escape
+from pathlib import Path
 
 from sklearn.exceptions import ConvergenceWarning
 
@@ -12,11 +14,24 @@ from skident.oracle import OutOfBudgetError
 from skident.oracle.black_box import n_inputs_of
 
 from .models import black_box_from, check_destination, write_network
-from .pages import write_page
 from .results import FOUND, NOT_FOUND, Result
 from .tables import read_table
 
 __all__ = ["identify"]
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>{title}</title>
+<style>body {{ font-family: sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em }}
+pre {{ overflow-x: auto; background: #f4f4f4; padding: 1em }}</style>
+</head>
+<body>
+<h1>{title}</h1>
+{body}
+</body>
+</html>
+"""
 
 
 def identify(options, box=None):
@@ -78,3 +93,13 @@ def _result(options, identifier, names, notes):
         "written": written,
     }
     return Result(FOUND if report.agrees else NOT_FOUND, text, numbers, notes)
+
+
+def write_page(path, title, parts):
+    """Write a page; `parts` are (heading, content, whether the content is HTML)."""
+    shown = (
+        f"<h2>{escape(heading)}</h2>\n{content if is_html else f'<pre>{escape(content)}</pre>'}"
+        for heading, content, is_html in parts
+    )
+    page = _PAGE.format(title=escape(title), body="\n".join(shown))
+    Path(path).write_text(page, encoding="utf-8")

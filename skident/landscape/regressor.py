@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from numbers import Real
 
 import numpy as np
+import scipy.linalg
 from sklearn.base import RegressorMixin, clone
 from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state
@@ -15,7 +16,7 @@ from skident.base.checked_data import checked_data, merged_samples
 from skident.base.estimator import ReportedEstimator
 from skident.base.input_range import input_range
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, check_magnitudes, forgotten_on_error
-from skident.budget.constants import NOISE_FREE
+from skident.budget.constants import LEAST_DIVISOR, NOISE_FREE
 from skident.linalg.columns import column_units, root_mean_squares
 from skident.network import FeedforwardNetwork
 from skident.optim import gram_work, one_thread
@@ -27,7 +28,6 @@ from .convex_solver import ConvexSolution, least_squares_size, solve_convex
 from .descent import descend
 from .held_out_scores import HeldOutScores, held_out_scores, linear_score, warn_of_model_class, warn_of_rounded_targets
 from .losses import HuberLoss
-from .output_blocks import stacked_blocks
 from .problem import LossTerms, QuadraticProblem
 from .quadratic_form import factorize, quadratic_form
 from .ridge_selection import leave_one_out_ridge
@@ -36,6 +36,8 @@ __all__ = ["QuadraticNetRegressor"]
 
 _LARGEST_LOG_MEAN = 700.0  # the exponential of more overflows
 _LOST = 1e-12  # part of M that a factorization loses, relative to M, up to which it is rounding
+_ALONG_OUTPUTS = ("scale_", "quadratic_form_", "coef_", "intercept_")
+_LISTS = ("solver_", "history_")
 
 
 class QuadraticNetRegressor(RegressorMixin, ReportedEstimator):
@@ -413,3 +415,33 @@ def _network(W, v, linear, size, constant, center):
     biases = -rows @ center + np.concatenate([np.zeros(len(v)), [1.0, -1.0][: len(pair)]])
     outputs = np.concatenate([v, [0.25 * size, -0.25 * size][: len(pair)]])
     return FeedforwardNetwork([rows.T, outputs[:, None]], [biases, [constant]], "quadratic", "identity")
+
+
+_ALONG_OUTPUTS += ("alpha_", "linear_weight_", "held_out_score_", "linear_score_")
+
+
+def stacked_blocks(blocks):
+    """Fitted attributes of `QuadraticNetRegressor` for several outputs, from one fitted to each output."""
+    stacked = {name: np.stack([getattr(block, name) for block in blocks]) for name in _ALONG_OUTPUTS}
+    stacked |= {name: [getattr(block, name) for block in blocks] for name in _LISTS}
+    certificates = [block.certificate_ for block in blocks]
+    columns = [block.output_weights_[:, None] for block in blocks]
+    ranges = [block.input_range_ for block in blocks]
+    return stacked | {
+        "certificates_": certificates,
+        "certificate_": max(certificates, key=lambda c: (not c.is_global, c.gap / max(c.null_loss, LEAST_DIVISOR))),
+        "center_": blocks[0].center_,
+        "input_range_": None if any(one is None for one in ranges) else ranges[0],
+        "hidden_weights_": np.vstack([block.hidden_weights_ for block in blocks]),
+        "output_weights_": scipy.linalg.block_diag(*columns),
+        "n_iter_": max(block.n_iter_ for block in blocks),
+        "network_": _block_network([block.network_ for block in blocks]),
+    }
+
+
+def _block_network(networks):
+    """One network (d, k, o) of networks (d, k_j, 1) with the same inputs."""
+    first, last = (list(layer) for layer in zip(*(net.weights for net in networks), strict=True))
+    hidden, constants = (list(layer) for layer in zip(*(net.biases for net in networks), strict=True))
+    weights = [np.hstack(first), scipy.linalg.block_diag(*last)]
+    return FeedforwardNetwork(weights, [np.concatenate(hidden), np.concatenate(constants)], "quadratic", "identity")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from skident import NetworkIdentifier, NetworkVerifier, verify_same
-from skident.audit.batches import probe_batches, spread_rows
+from skident.audit.queries import probe_batches, spread_rows
 from skident.inspection import AuditDisplay
 from skident.network import FeedforwardNetwork
 from skident.oracle import BlackBoxError, Oracle

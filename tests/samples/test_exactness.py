@@ -7,8 +7,8 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from skident import TensorReLURegressor
-from skident.samples.determined_units import missing_evidence
-from skident.samples.input_box import InputBox
+from skident.samples.learning import missing_evidence
+from skident.samples.regressor import InputBox
 from skident.samples.ridge_model import RidgeModel
 from skident.samples.sample import Sample
 

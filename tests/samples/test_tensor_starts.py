@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skident.samples.paper.scalars import population_tensors
-from skident.samples.tensor_starts import fit_candidates, moment_candidates, units_tensors
+from skident.samples.tensor_stage import fit_candidates, moment_candidates, units_tensors
 from tests.samples.planted import planted
 
 

@@ -6,8 +6,7 @@ import pytest
 from skident import TensorReLURegressor
 from skident.datasets import make_relu_network
 from skident.samples.ridge_model import RidgeModel
-from skident.samples.ridge_products import RidgeProducts
-from skident.samples.ridges import RidgeFit, _cost_and_gradient, _curvature, fit_ridges
+from skident.samples.ridges import RidgeFit, RidgeProducts, _cost_and_gradient, _curvature, fit_ridges
 from skident.samples.sample import Sample
 from skident.samples.unit_count import further_ridge_pays, unit_penalty
 from skident.samples.wide_fit import WideFit, eliminate, fit_wide, wide_candidate

@@ -19,8 +19,8 @@ from skident.fitting.batched_fits import (
 from skident.fitting.width_search import SearchLimits, search_weights
 from skident.network import Architecture
 from skident.optim import Ending, WorkBudget, batched_levenberg_marquardt
+from skident.samples.passive.final_fit import network_of_mean, sample_posterior
 from skident.samples.passive.minima import Minima, minima_within_noise, resampled
-from skident.samples.passive.posterior import network_of_mean, sample_posterior
 from tests.rates import fewest_successes
 
 SEEDS = range(10)

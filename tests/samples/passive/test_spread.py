@@ -65,7 +65,7 @@ def test_what_is_named_is_said():
 
 def test_standard_errors_of_first_order_are_named(monkeypatch):
     _, X, y = noisy("tanh", 1)
-    monkeypatch.setattr("skident.samples.passive.posterior.resampled", lambda *_: [])  # as where the budget ends first
+    monkeypatch.setattr("skident.samples.passive.final_fit.resampled", lambda *_: [])  # as where the budget ends first
     found = fitted(X, y)
     assert found.report_.n_resampled == 0 and np.isfinite(flat(*found.stderr_)).any()
     assert any("standard errors are of first order" in text for text in found.report_.open)
