@@ -80,8 +80,7 @@ class BatchedNetworkFits:
     """
 
     def __init__(self, architecture, samples, *, chunk_bytes=None):
-        widths = architecture.widths
-        self.shapes = list(zip((samples.n_inputs, *widths[:-1]), widths, strict=True))
+        self.shapes = architecture.shapes(samples.n_inputs)
         self.activations, self.samples = architecture.activations, samples
         self.chunk_bytes = chunk_bytes or default_chunk_bytes() // 2
         self.offsets = np.concatenate([[0], np.cumsum([(a + 1) * c for a, c in self.shapes])])
@@ -94,10 +93,6 @@ class BatchedNetworkFits:
     def take(self, index):
         """The problems of some of the networks: all of them have the same samples."""
         return self
-
-    def move(self, x, steps):
-        """Parameters after a step."""
-        return x + steps
 
     def cost(self, x):
         """Weighted sums of squared residuals (B,); infinite for networks that overflow."""
@@ -174,9 +169,9 @@ def random_parameters(n_inputs, architecture, n_starts, rng):
     scaled by factors from 0.1 to 1, start by start: units that begin nearly linear do not get stuck at high
     frequencies.
     """
-    widths, layers = architecture.widths, []
+    layers = []
     factors = _SMALLEST_START ** (np.arange(n_starts) % 4 / 3.0)
-    for k, (a, c) in enumerate(zip((n_inputs, *widths[:-1]), widths, strict=True)):
+    for k, (a, c) in enumerate(architecture.shapes(n_inputs)):
         A = rng.standard_normal((n_starts, a + 1, c)) / np.sqrt(a)
         A[:, -1] *= _BIAS_SCALE * np.sqrt(a)
         layers.append((A if k else factors[:, None, None] * A).reshape(n_starts, -1))
@@ -185,8 +180,7 @@ def random_parameters(n_inputs, architecture, n_starts, rng):
 
 def network_of(x, n_inputs, architecture):
     """The network with parameters x (P,): layer by layer, weights above biases, row by row."""
-    shapes = list(zip((n_inputs, *architecture.widths[:-1]), architecture.widths, strict=True))
-    return FeedforwardNetwork(*unflatten_parameters(x, shapes), *architecture.names)
+    return FeedforwardNetwork(*unflatten_parameters(x, architecture.shapes(n_inputs)), *architecture.names)
 
 
 def parameters_of(network):

@@ -68,8 +68,7 @@ class StartLimits:
 
 def random_network(n_inputs, architecture, rng):
     """A network with Gaussian weights of variance ``1 / m_{l-1}`` and biases of standard deviation 0.3."""
-    widths = architecture.widths
-    shapes = list(zip((n_inputs, *widths[:-1]), widths, strict=True))
+    shapes = architecture.shapes(n_inputs)
     weights = [rng.standard_normal(s) / np.sqrt(s[0]) for s in shapes]
     biases = [0.3 * rng.standard_normal(s[1]) for s in shapes]
     return FeedforwardNetwork(weights, biases, *architecture.names)

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import numpy as np
 
 from skident.optim import Ending, batched_levenberg_marquardt
 
-__all__ = ["TRAINING", "ShallowBatch", "train_shallow_batch"]
+__all__ = ["TRAINING", "train_shallow_batch"]
 
 TRAINING = Ending(max_iter=300, target=1e-8, damping=1e-2, max_damping=1e12)
-
-
-@dataclass
-class ShallowBatch:
-    """A batch of B trained networks."""
-
-    W: np.ndarray  # (B, k, d)
-    v: np.ndarray  # (B, k)
-    losses: np.ndarray  # (B,), 1/(2n) ||r||^2
-    n_iter: np.ndarray  # (B,), steps tried
-    history: np.ndarray  # (steps + 1, B): losses after each step, constant once a network has ended
 
 
 def train_shallow_batch(X, y, W, v, jet, *, data=None, train_output=True, ending=None):
@@ -30,7 +16,8 @@ def train_shallow_batch(X, y, W, v, jet, *, data=None, train_output=True, ending
 
     Starts W (B, k, d), v (B, k); data sets X (E, n, d), y (E, n). ``jet(z, 1)`` returns g and g'; `data` (B,) is the
     data set of each start, None is one start per data set. v is fixed unless `train_output`. The damping of `ending` is
-    relative to the mean eigenvalue of ``J J^T`` at the start.
+    relative to the mean eigenvalue of ``J J^T`` at the start. The `BatchedResult` has x (B, k, d + 1), W beside v, and
+    as costs the losses.
 
     With n samples and Jacobian J, the damped step is ``-J^T (J J^T + mu)^-1 r``, and ``J J^T`` is ``(A A^T) * (X X^T) +
     g g^T`` with ``A = v g'``: J itself is never formed. O(n^2 (k + d) + n^3) per step and network, in batched products;
@@ -40,37 +27,28 @@ def train_shallow_batch(X, y, W, v, jet, *, data=None, train_output=True, ending
     data = np.arange(len(W)) if data is None else np.asarray(data)
     ending = TRAINING if ending is None else ending
     x = np.concatenate([W, np.asarray(v)[..., None]], axis=2, dtype=np.float64)
-    rows = _Rows(X, y, X @ X.transpose(0, 2, 1), jet, train_output)
-    problems = _Networks(rows, data, np.ones(len(x)))
-    problems.unit = problems.linearize(x).size
-    result = batched_levenberg_marquardt(problems, x, ending)
-    return ShallowBatch(result.x[..., :-1], result.x[..., -1], result.cost, result.n_iter, result.history)
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """Data sets, the Gram matrices of their inputs, and the options of training."""
-
-    X: np.ndarray
-    y: np.ndarray
-    gram: np.ndarray
-    jet: Callable
-    train_output: bool
+    gram = X @ X.transpose(0, 2, 1)
+    problems = _Networks((X[data], y[data], gram[data], np.ones(len(x))), jet, train_output)
+    problems.unit[:] = problems.linearize(x).size
+    return batched_levenberg_marquardt(problems, x, ending)
 
 
 class _Networks:
-    """Networks ``x = (W, v)`` (B, k, d + 1) as a batch of least squares problems."""
+    """Networks ``x = (W, v)`` (B, k, d + 1) as a batch of least squares problems.
 
-    def __init__(self, rows, data, unit):
-        self.rows, self.data, self.unit = rows, data, unit
-        self.X, self.y, self.gram = rows.X[data], rows.y[data], rows.gram[data]
+    `arrays` are the inputs, targets and Gram matrix of the data set of each, and the unit of its damping.
+    """
+
+    def __init__(self, arrays, jet, train_output):
+        self.arrays, self.jet, self.train_output = arrays, jet, train_output
+        self.X, self.y, self.gram, self.unit = arrays
 
     def take(self, index):
-        return _Networks(self.rows, self.data[index], self.unit[index])
+        return _Networks(tuple(array[index] for array in self.arrays), self.jet, self.train_output)
 
     def units(self, x):
         """Residuals (B, n), values and slopes of the units (B, n, k)."""
-        g, slope = self.rows.jet(self.X @ x[..., :-1].transpose(0, 2, 1), 1)
+        g, slope = self.jet(self.X @ x[..., :-1].transpose(0, 2, 1), 1)
         return np.einsum("bnk,bk->bn", g, x[..., -1]) - self.y, g, slope
 
     def cost(self, x):
@@ -81,9 +59,6 @@ class _Networks:
         residual, g, slope = self.units(x)
         return _RowModel(self, residual, g, slope * x[..., None, :, -1])
 
-    def move(self, x, steps):
-        return x + steps
-
 
 class _RowModel:
     """Linear models solved with ``J J^T`` (order n) instead of ``J^T J``."""
@@ -91,7 +66,7 @@ class _RowModel:
     def __init__(self, problems, residual, g, A):
         self.problems, self.residual, self.g, self.A = problems, residual, g, A
         self.K = (A @ A.transpose(0, 2, 1)) * problems.gram
-        if problems.rows.train_output:
+        if problems.train_output:
             self.K += g @ g.transpose(0, 2, 1)
         self.size = np.maximum(np.einsum("bii->b", self.K) / self.K.shape[1], 1e-300)
 
@@ -102,7 +77,7 @@ class _RowModel:
         np.einsum("bii->bi", K)[...] += damping[:, None]
         s = -np.linalg.solve(K, self.residual[..., None])[..., 0]
         step_W = (self.A * s[..., None]).transpose(0, 2, 1) @ self.problems.X
-        trained = self.problems.rows.train_output
+        trained = self.problems.train_output
         step_v = np.einsum("bnk,bn->bk", self.g, s) if trained else np.zeros(step_W.shape[:2])
         # The linear model leaves r + J step = -damping s.
         predicted = 0.5 * np.mean(self.residual**2 - (damping[:, None] * s) ** 2, axis=1)

@@ -292,4 +292,4 @@ def _losses(sizes, seed, *, activation, sharpness, trials):
         train_output=trials.train_output,
         ending=replace(TRAINING, max_iter=trials.max_iter, target=trials.threshold),
     )
-    return batch.losses.reshape(n_trials, n_starts)
+    return batch.cost.reshape(n_trials, n_starts)

@@ -80,7 +80,20 @@ class Architecture:
         -------
         int
         """
-        return sum((a + 1) * c for a, c in zip((n_inputs, *self.widths[:-1]), self.widths, strict=True))
+        return sum((a + 1) * c for a, c in self.shapes(n_inputs))
+
+    def shapes(self, n_inputs):
+        """Shapes (m_{l-1}, m_l) of the weights for this many inputs.
+
+        Parameters
+        ----------
+        n_inputs : int
+
+        Returns
+        -------
+        list of tuple of int
+        """
+        return list(zip((n_inputs, *self.widths[:-1]), self.widths, strict=True))
 
     def with_widths(self, widths):
         """The same activations with other widths.

@@ -105,7 +105,8 @@ def batched_levenberg_marquardt(problems, x0, ending):
     ----------
     problems : object
         With ``cost(x)`` (B,), ``linearize(x)`` (an object whose ``solve(damping)`` gives steps and predicted
-        decreases), ``move(x, steps)`` (parameters after steps) and ``take(index)`` (the same for some problems).
+        decreases), ``take(index)`` (the same for some problems) and, if that is not ``x + steps``, ``move(x, steps)``
+        (parameters after steps).
     x0 : ndarray of shape (B, ...)
     ending : Ending
 
@@ -136,9 +137,6 @@ def batched_levenberg_marquardt(problems, x0, ending):
     ...         return BatchedNormalEquations(
     ...             4 * x[:, :, None] ** 2, 2 * x * (x**2 - self.a[:, None])
     ...         )
-    ...
-    ...     def move(self, x, steps):
-    ...         return x + steps
     >>> result = batched_levenberg_marquardt(
     ...     Roots(np.array([4.0, 9.0])), np.ones((2, 1)), Ending(target=1e-28)
     ... )
@@ -182,5 +180,5 @@ def _tried(problems, x, damping):
     check_deadline()
     linearize = getattr(problems, "linearize", None) or problems.linearise  # the method's name before 0.2
     steps, predicted = linearize(x).solve(damping)
-    new = problems.move(x, steps)
+    new = getattr(problems, "move", np.add)(x, steps)
     return new, predicted, problems.cost(new)

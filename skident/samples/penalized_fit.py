@@ -62,9 +62,6 @@ class _Networks:
     def take(self, index):
         return _Networks(self.rows, self.signs[index], self.penalty)
 
-    def move(self, x, steps):
-        return x + steps
-
     def _residuals(self, x):
         X, y, root = self.rows
         m, k1 = self.signs.shape[1], X.shape[1]

@@ -218,11 +218,11 @@ def test_a_batch_is_its_networks_one_by_one():
         alone = train_shallow_batch(
             X[[i // 2]], y[[i // 2]], W[[i]], v[[i]], jet, ending=replace(TRAINING, max_iter=15)
         )
-        assert np.allclose(alone.W[0], together.W[i], rtol=1e-8)
-        assert alone.losses[0] == pytest.approx(together.losses[i])
-    network = jet(np.einsum("bnd,bkd->bnk", X[[0, 0, 1, 1]], together.W), 0)[0]
-    residual = np.einsum("bnk,bk->bn", network, together.v) - y[[0, 0, 1, 1]]
-    assert together.losses == pytest.approx(0.5 * np.mean(residual**2, axis=1))
+        assert np.allclose(alone.x[0], together.x[i], rtol=1e-8)
+        assert alone.cost[0] == pytest.approx(together.cost[i])
+    network = jet(np.einsum("bnd,bkd->bnk", X[[0, 0, 1, 1]], together.x[..., :-1]), 0)[0]
+    residual = np.einsum("bnk,bk->bn", network, together.x[..., -1]) - y[[0, 0, 1, 1]]
+    assert together.cost == pytest.approx(0.5 * np.mean(residual**2, axis=1))
     assert np.all(np.diff(together.history, axis=0) <= 0)
 
 
@@ -233,4 +233,4 @@ def test_a_batch_reaches_zero_and_can_leave_outputs_alone():
     jet = get_activation("quadratic").jet
     options = {"train_output": False, "ending": replace(TRAINING, target=1e-20)}
     batch = train_shallow_batch(X, y, W, v, jet, data=np.zeros(5, dtype=int), **options)
-    assert np.all(batch.losses <= 1e-20) and np.array_equal(batch.v, v) and batch.n_iter.max() < 50
+    assert np.all(batch.cost <= 1e-20) and np.array_equal(batch.x[..., -1], v) and batch.n_iter.max() < 50

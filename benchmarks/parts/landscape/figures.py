@@ -73,7 +73,7 @@ def _random_labels(name, n_trials, max_iter):
         )
         curves = np.sqrt(batch.history)
         at = {f"after_{s}": float(np.median(curves[min(s, len(curves) - 1)])) for s in (10, 100, max_iter)}
-        zero = int(np.sum(batch.losses <= 1e-16))
+        zero = int(np.sum(batch.cost <= 1e-16))
         rows.append({"network": name, "k": k, "ratio": k * d / n, "zero": zero, "trials": n_trials, **at})
         print(f"figures: 4, {name}, k={k}: {zero} of {n_trials} at zero", flush=True)
     return rows
