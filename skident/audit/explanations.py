@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from skident.budget.constants import FEW_STEPS, MOST_WORK
+from skident.budget.constants import EXACT_RANK_TOL, FEW_STEPS, MOST_WORK
 
 __all__ = ["Explanation", "explain_differences"]
 
@@ -18,8 +18,7 @@ _MOST_CHANGED = 1500  # parameters that are searched for at once
 _OUTPUTS_FIRST = 4000  # outputs on which several changed weights are searched first (budget)
 _OUTPUTS_PER_WEIGHT = 12  # `_OUTPUTS_FIRST` per weight recovered so far
 _AS_GOOD = 0.5  # of the best match, from which others join at once
-_DEPENDENT = 1e-13  # of the largest pivot, below which a column depends on others
-_NEARLY_DEPENDENT = 1e-7  # `_DEPENDENT` of normal equations
+_NEARLY_DEPENDENT = 1e-7  # `EXACT_RANK_TOL` of normal equations
 _SURE = 4.0  # standard errors from 0 of a parameter that counts as changed
 
 
@@ -150,7 +149,7 @@ def _step(J, residual):
     except linalg.LinAlgError:
         singular = True
     if singular:
-        return linalg.lstsq(J, r, cond=_DEPENDENT, lapack_driver="gelsy")[0] / length
+        return linalg.lstsq(J, r, cond=EXACT_RANK_TOL, lapack_driver="gelsy")[0] / length
     move = linalg.cho_solve(factor, J.T @ r)
     move += linalg.cho_solve(factor, J.T @ (r - J @ move))
     return move / length

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
-from skident.budget.constants import MOST_WORK, ROUNDINGS
+from skident.budget.constants import MOST_WORK, OUTLIER, ROUNDINGS
 from skident.oracle import BlackBoxError, Precision, probability_bounds
 
 from .inputs import InputBox, candidate_inputs, chosen_inputs, inputs_on_both_sides
@@ -32,7 +32,6 @@ _BATCH_PROBE = 22  # queries: 6 for noise or batch dependence, 8 single rows, 4 
 _CAST_MOVES = 4.0  # tolerances (of 8 deviations of rounding) by which rounded inputs must move an output that counts
 FEWEST_ROWS = 4 * _REPEATED
 _FEWEST = 24  # queries at least, unless their number is given
-_SIGMAS = 8.0  # standard deviations of rounding or noise that count as equal
 _SMALL_PROBABILITY = 0.25  # outputs in [0, 1] may have the absolute error of such numbers, see `probability_bounds`
 _TOO_FEW = 1.3  # a deviation measured by twenty numbers may be too small by as much
 _CANDIDATES = 4  # candidates a row queries
@@ -116,11 +115,11 @@ class Queries:
         oracle, again = self._oracle, rows[:PROBE_ROWS]
         probe = probe_batches(oracle, again)
         kind = self._numbers(probe.Y, again)[0]
-        sums = _SIGMAS * rounding_of_outputs(self.network, again, single=kind == "float32").max()  # in another order
+        sums = OUTLIER * rounding_of_outputs(self.network, again, single=kind == "float32").max()  # in another order
         rounding = np.maximum(self._rounding(probe.Y, kind), sums)
         repeats = not probe.differs(rounding)
         if not repeats and self._left() >= _BATCH_PROBE:
-            single = _SIGMAS * rounding_of_outputs(self.network, again, single=True).max()
+            single = OUTLIER * rounding_of_outputs(self.network, again, single=True).max()
             self.batch_dependent = probe.depends_on_batch(oracle, again, np.maximum(rounding, single))
             left = self._left()
             share = max(left // 2, left - _REPEATED - _NOISY_REPEATS) / (self.n_rows + self._n_chosen)
@@ -286,12 +285,12 @@ class Queries:
         coarse = of.single or step.any()
         single = link.deviations(Z, rounding_of_outputs(network, self.X, single=True)) if coarse else own
         theirs = single if of.single else own
-        tolerance = _SIGMAS * np.sqrt(own**2 + theirs**2 + of.noise**2)
+        tolerance = OUTLIER * np.sqrt(own**2 + theirs**2 + of.noise**2)
         if isinstance(link, Probabilities):
             theirs = probability_bounds(Y, Precision("float32" if of.kind == "float32" else "float64"))
             tolerance += theirs + probability_bounds(known)
         if step.any():  # what was computed in single precision before may round to the next number
-            tolerance += 0.5 * step + np.minimum(_SIGMAS * single, 0.5 * step)
+            tolerance += 0.5 * step + np.minimum(OUTLIER * single, 0.5 * step)
         self.shares = np.array([_share(t, d) for t, d in zip(tolerance.T, known.std(axis=0), strict=True)])
         if self._tol is not None:
             tolerance = np.maximum(tolerance, self._tol * Y.std(axis=0))

@@ -9,14 +9,13 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning
 
-from skident.budget.constants import FEWEST_COMPARED, N_FOLDS, SCORE_ERRORS, TINY
+from skident.budget.constants import FEWEST_COMPARED, LARGEST_ORDER, N_FOLDS, SCORE_ERRORS, TINY
 
 from .kernel_reference import is_significantly_better, kernel_residuals
 from .linear_reference import logistic_errors
 
 __all__ = ["BetterModel", "better_model"]
 
-_MAX_SAMPLES = 1000  # that are compared (budget): five eigendecompositions of this order take a second
 _FEWEST_OF_TREES = 100  # below, none with boosting: leaves of 20 samples are a fifth of them
 _BOOSTING = {"learning_rate": 0.2, "max_iter": 60, "random_state": 0}  # 60 trees at twice the usual rate (budget)
 _OUTPUTS_OF_TREES = 10  # of boosting, which grows trees for each (budget)
@@ -93,9 +92,9 @@ def better_model(X, y, losses, folds=None, *, quadratic=False, weights=None):
 def _part(arrays, folds):
     """At most 1,000 samples of each array, evenly spaced, and their folds."""
     n = len(arrays[0])
-    if n <= _MAX_SAMPLES:
+    if n <= LARGEST_ORDER:
         return *arrays, folds
-    some = np.linspace(0, n - 1, _MAX_SAMPLES).astype(int)
+    some = np.linspace(0, n - 1, LARGEST_ORDER).astype(int)
     if folds is not None:
         folds = [np.flatnonzero(np.isin(some, fold)) for fold in folds]
     return *(array[some] for array in arrays), folds

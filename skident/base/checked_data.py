@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils.validation import _check_sample_weight, check_array, validate_data
 
+from skident.budget.constants import FEW_ROUNDINGS
 from skident.oracle.black_box import as_frame, resolve_response
 
 from .parameters import check_numbers, check_targets
 
 __all__ = ["checked_data", "checked_model_data", "checked_samples", "checked_weights", "merged_order", "merged_samples"]
 
-_EQUAL_WEIGHTS = 1e-14  # relative range of weights that are equal up to rounding: about 50 eps
 # Largest weight, and the smallest one is its inverse: sums of weights and their squares are finite.
 _LARGE_WEIGHT = 1e50
 
@@ -72,7 +72,7 @@ def merged_order(X, y, sample_weight=None, class_weight=None):
         order, w = order[w > 0], w[w > 0]
     shuffled = np.random.RandomState(0).permutation(len(order))
     order, w = order[shuffled], w[shuffled]
-    equal = np.ptp(w) <= _EQUAL_WEIGHTS * w.max()
+    equal = np.ptp(w) <= FEW_ROUNDINGS * w.max()
     return order, None if equal else w * (len(w) / w.sum())
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from skident.budget import chunk_bytes as default_chunk_bytes
+from skident.budget.constants import RIDGE
 from skident.network import FeedforwardNetwork, get_activation
 from skident.network.calculus import flatten_parameters, unflatten_parameters
 from skident.optim import BatchedNormalEquations, Ending, WorkBudget, batched_levenberg_marquardt
@@ -23,7 +24,6 @@ __all__ = [
     "successive_halving",
 ]
 
-_DIAGONAL_FLOOR = 1e-12  # of the largest diagonal entry of J^T J: damps parameters without effect; 1e4 eps
 _CACHE_BYTES = 2**21  # of the Jacobians formed at a time, so that they stay in the processor's cache
 _SMALLEST_START = 0.1  # factor of the first-layer weights of the smallest start: nearly linear units
 _BIAS_SCALE = 0.3  # standard deviation of the biases of starts, for pre-activations of variance 1
@@ -113,7 +113,7 @@ class BatchedNetworkFits:
 
     def linearize(self, x):
         """The Gauss-Newton models at x (B, P)."""
-        return BatchedNormalEquations(*self.normal_equations(x), floor=_DIAGONAL_FLOOR)
+        return BatchedNormalEquations(*self.normal_equations(x), floor=RIDGE)
 
     def normal_equations(self, x):
         """Gauss-Newton matrices ``J^T J`` (B, P, P) and gradients ``J^T r`` (B, P), summed over blocks of samples."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skident.budget.constants import FAR_SATURATED, NO_EFFECT, ROUNDS
+from skident.budget.constants import FAR_SATURATED, FEW_ROUNDINGS, NO_EFFECT, ROUNDS
 from skident.linalg import lapack, svd
 from skident.oracle import NotIdentified
 
@@ -18,7 +18,6 @@ _GROUP_PLACES = 4  # where a group's effects are measured, of which the best con
 _NEWTON_STEPS = 3  # by the network known so far, whose errors then matter in second order only
 _BEST_CHANGE = 3e-8  # of a pre-activation by a step: the root of rounding, where both errors are equal
 _STEPS = (1.0, 1000.0)  # in pre-activations: the first one, from unknown errors, and the longest one
-_ACCURACY = 1e-14  # of entries relative to the weights: beyond, conditioning decides
 _MODEL_ERROR = 1e-3  # relative, of curvatures by a network that is known roughly
 _ROUNDINGS = 10.0  # of an output and of an input, in one change of outputs
 _UNEXPLAINED = 0.2  # relative, of changes of the outputs by a group's moves: more means that other units moved
@@ -42,7 +41,7 @@ def correct_directions(oracle, weights, biases, activation, rng, *, behind=None)
         place = _Places(oracle, weights, biases, activation, rng, behind, step)
         weights, change = _corrected(place)
         remaining = change**2 * step * (1.0 if behind is None else _MODEL_ERROR)
-        if remaining < _ACCURACY:
+        if remaining < FEW_ROUNDINGS:
             break
         step = float(np.clip(_BEST_CHANGE / remaining, *_STEPS))
     return weights

@@ -14,8 +14,11 @@ from skident.budget.constants import (
     GROWTH_DAMPING,
     GROWTH_STEPS,
     MAX_WEIGHT,
+    RANDOM_UNITS,
+    REFIT_STEPS,
     REMOVAL_DAMPING,
     REMOVAL_STEPS,
+    RIDGE_OF_PRODUCTS,
 )
 from skident.linalg import lapack
 from skident.optim import levenberg_marquardt, one_blas_thread
@@ -29,16 +32,13 @@ __all__ = [
     "removal_losses",
 ]
 
-_N_CANDIDATES = 400  # random units of which the best is added (budget)
 _SIZES = (0.3, 3.0)  # of candidates' weights, relative to those of a pre-activation of variance 1
 _EXCHANGED_SHARE = 5.0  # one unit in so many is exchanged in a cycle
-_FINAL_STEPS = 60  # of the fit at the width wanted
 _PATIENCE = 8  # steps
 _GAIN = 0.5  # a fit ends when `_PATIENCE` steps do not lower the cost to this part
 _IMPROVED = 0.999  # part of the cost that a cycle has to leave at most
 _RANDOM_REMOVALS = 3  # failures after which the unit to remove is drawn, no longer the cheapest
 _MAX_FAILURES = 12  # failures in a row after which another start is made
-_DIAGONAL_FLOOR = 1e-10  # of the largest diagonal entry of Gauss-Newton matrices: damps parameters without effect
 _FREE_NORMS_RESIDUAL = 1e-4  # relative residual below which the norms of known units are fitted too
 _UNITS_TRIED = 8  # missing units that are tried (budget)
 _REMOVALS_TRIED = 3  # units whose removal is tried before another network of the smaller width is sought
@@ -99,7 +99,7 @@ def grow_missing_units(problem, params, n_most, rng, limits):
         for _ in range(n_most):
             wider, cost = None, np.inf
             for failures in range(_UNITS_TRIED):
-                trial, left = _fit(problem, _grown(problem, params, 1, rng, failures), _FINAL_STEPS, limits)
+                trial, left = _fit(problem, _grown(problem, params, 1, rng, failures), REFIT_STEPS, limits)
                 if left < cost:
                     wider, cost = trial, left
                 if cost < limits.tol**2 * problem.total or limits.late:
@@ -131,7 +131,7 @@ def _without_one(problem, params, limits):
     """Parameters (P,) and cost without one of the units that matter least: the first removal within tolerance."""
     best, least = None, np.inf
     for k in np.argsort(_losses(problem, params))[:_REMOVALS_TRIED]:
-        fewer, cost = _fit(problem, _without(problem, params, k), _FINAL_STEPS, limits)
+        fewer, cost = _fit(problem, _without(problem, params, k), REFIT_STEPS, limits)
         if best is None or cost < least:
             best, least = fewer, cost
         if least < limits.tol**2 * problem.total:
@@ -141,7 +141,7 @@ def _without_one(problem, params, limits):
 
 def _from_start(problem, free_problem, params, n_units, rng, limits, done):
     """Cycles from one start until the fit is exact or given up: parameters, residual, and the number of all cycles."""
-    params, cost = _fit(problem, params, _FINAL_STEPS, limits)
+    params, cost = _fit(problem, params, REFIT_STEPS, limits)
     params, residual = _with_free_norms(free_problem, params, cost, limits)
     failures = 0
     while residual > limits.tol and failures <= _MAX_FAILURES and done < limits.n_cycles and not limits.late:
@@ -159,7 +159,7 @@ def _from_start(problem, free_problem, params, n_units, rng, limits, done):
 def _with_free_norms(free_problem, params, cost, limits):
     """Parameters and residual, after a fit of the norms too if the outputs are nearly explained."""
     if cost < _FREE_NORMS_RESIDUAL**2 * free_problem.total:
-        freed, less = _fit(free_problem, params, _FINAL_STEPS, limits)
+        freed, less = _fit(free_problem, params, REFIT_STEPS, limits)
         if less < limits.tol**2 * free_problem.total:
             params, cost = freed, less
     return params, float(np.sqrt(cost / free_problem.total))
@@ -173,7 +173,7 @@ def _cycle(problem, params, n_units, rng, limits, failures):
         losses = _losses(problem, params)
         rank = int(rng.exponential(0.4)) if failures >= _RANDOM_REMOVALS else 0
         params = _without(problem, params, np.argsort(losses)[min(rank, len(losses) - 1)])
-        params, cost = _fit(problem, params, REMOVAL_STEPS if left else _FINAL_STEPS, limits)
+        params, cost = _fit(problem, params, REMOVAL_STEPS if left else REFIT_STEPS, limits)
     return params, cost
 
 
@@ -194,7 +194,7 @@ def _fit(problem, params, n_steps, limits):
 def damp(A, damping):
     """Add a part of its own diagonal to a Gauss-Newton matrix A (P, P), in place."""
     diagonal = np.diag(A)
-    A.flat[:: len(A) + 1] += damping * np.maximum(diagonal, _DIAGONAL_FLOOR * max(diagonal.max(), 1e-300))
+    A.flat[:: len(A) + 1] += damping * np.maximum(diagonal, RIDGE_OF_PRODUCTS * max(diagonal.max(), 1e-300))
     return A
 
 
@@ -228,18 +228,18 @@ def _grown(problem, params, n_more, rng, temperature):
     factor = lapack.cho_factor(damp(A, GROWTH_DAMPING), lower=True, overwrite_a=True, check_finite=False)
     biases, norms, W, V = problem.split(params)
     r, (n, m_L) = problem.residual(params).ravel(), problem.Y.shape
-    sizes = np.exp(rng.uniform(*np.log(_SIZES), _N_CANDIDATES)) / np.sqrt(len(W))
-    C = rng.standard_normal((len(W), _N_CANDIDATES)) * sizes
+    sizes = np.exp(rng.uniform(*np.log(_SIZES), RANDOM_UNITS)) / np.sqrt(len(W))
+    C = rng.standard_normal((len(W), RANDOM_UNITS)) * sizes
     U = problem.activation(problem.features(params) @ C)
     columns = np.einsum("nk,pq->npqk", U, np.eye(m_L)).reshape(n * m_L, -1)
     columns -= J @ scipy.linalg.cho_solve(factor, J.T @ columns, check_finite=False)
-    columns = columns.reshape(n * m_L, m_L, _N_CANDIDATES)
+    columns = columns.reshape(n * m_L, m_L, RANDOM_UNITS)
     largest = MAX_WEIGHT * np.abs(V[:-1]).max()
     for _ in range(n_more):
         squares = np.maximum(np.sum(columns**2, axis=0), _MIN_SQUARE * n)
         overlaps = np.einsum("n,npk->pk", r, columns)
         order = np.argsort(-np.sum(overlaps**2 / squares, axis=0))
-        k = order[min(int(rng.exponential(temperature)) if temperature else 0, _N_CANDIDATES - 1)]
+        k = order[min(int(rng.exponential(temperature)) if temperature else 0, RANDOM_UNITS - 1)]
         W = np.column_stack([W, C[:, k]])
         V = np.vstack([V[:-1], np.clip(-overlaps[:, k] / squares[:, k], -largest, largest), V[-1:]])
         Q = lapack.qr(columns[:, :, k])[0]

@@ -10,7 +10,7 @@ import scipy.linalg
 
 from skident.budget import check_deadline, memory_allows, require_memory
 from skident.budget import chunk_bytes as default_chunk_bytes
-from skident.budget.constants import MIN_DAMPING
+from skident.budget.constants import FEW_ROUNDINGS, MIN_DAMPING
 from skident.linalg import lapack
 from skident.network import change_outputs, output_scaling
 from skident.network.calculus import (
@@ -37,7 +37,6 @@ _DENSE_COPIES = 2  # in memory at a time: the matrix and its factor
 _PASS_ARRAYS = 4  # arrays of a layer's size that tangent and adjoint passes hold: values, slopes and their changes
 _JACOBIAN_COPIES = 2  # of a block's Jacobian in memory: its layers, and all of them together
 _THIN_PARAMETERS = 1500  # parameters up to which a second BLAS thread can cost more than it brings
-_DIAGONAL_FLOOR = 1e-14  # of the largest diagonal entry of J^T J: 50 eps, for parameters without effect
 _EXACT_COST = 1e-29  # of the cost of the outputs themselves: rounding, (15 eps)^2
 _MIN_SCALE = 1e-7  # of the largest root of a diagonal entry: about the root of eps, for columns that are 0
 
@@ -239,7 +238,7 @@ class NetworkLeastSquares:
         """Matrix-free model, preconditioned by one block per unit, or one per layer of large fan-in."""
         layers = self._layer_blocks(params)
         diagonal = np.concatenate([layer.diagonal().ravel() for layer in layers])
-        diagonal = np.maximum(diagonal, _DIAGONAL_FLOOR * diagonal.max())
+        diagonal = np.maximum(diagonal, FEW_ROUNDINGS * diagonal.max())
 
         def preconditioner(damping):
             solvers = [layer.solver(damping, D) for layer, D in zip(layers, self._blocks(diagonal), strict=True)]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget.constants import CONSTANT_TOL
 from skident.linalg import lapack
 from skident.network import Architecture, FeedforwardNetwork, get_activation, partly_linear
 
 __all__ = ["choose_signs", "reflection_slope", "with_linear_units"]
 
 _PROBES = np.array([0.3, 1.1, 2.7])  # pre-activations at which the slopes of g(z) - g(-z) are compared
-_SLOPE_TOL = 1e-12  # difference of these slopes that is rounding: a few 1000 eps, for erf and gelu
 
 
 def reflection_slope(activation):
@@ -23,7 +23,7 @@ def reflection_slope(activation):
     if activation.symmetry in ("linear", "even"):
         return 0.0
     slopes = (activation(_PROBES) - activation(-_PROBES)) / _PROBES
-    return float(slopes[0]) if np.ptp(slopes) < _SLOPE_TOL else 0.0
+    return float(slopes[0]) if np.ptp(slopes) < CONSTANT_TOL else 0.0
 
 
 def with_linear_units(architecture):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from skident.budget import MemoryLimitError
-from skident.budget.constants import EXACT_RESIDUAL, FTOL, MIN_DAMPING, TINY, UNIFORM
+from skident.budget.constants import EXACT_RESIDUAL, FTOL, MIN_DAMPING, SUM_ROUNDING, TINY, UNIFORM
 from skident.network import change_outputs, output_scaling
 from skident.optim import give_up_when_slow
 from skident.oracle import OutOfBudgetError, above_rounding
@@ -19,7 +19,6 @@ from .rounding import rounding_std
 __all__ = ["NOISY_OUTPUTS", "polish_from_oracle", "polish_network"]
 
 _CLOSE = 1e-4  # relative residual below which a slow iteration may still be converging
-_SETTLED = 1e-13  # relative residual below which a step that does not gain a factor of ten is rounding: 500 eps
 _IDLE_STEPS = 12  # steps without progress after which a fit that is not close is given up
 _NOISE_FACTOR = 4.0  # of the residual that the noise leaves of a perfect fit: more is no noise
 _NEAR = 0.1  # relative residual below which a start is so close that steps need little damping
@@ -72,7 +71,7 @@ def polish_network(network, U, Y, *, max_iter=60, callback=None, noise=None, **o
     slow, previous = give_up_when_slow(_IDLE_STEPS, close), [np.inf]
 
     def stop(n_iter, cost):
-        settled = not noisy and cost < _SETTLED**2 * total and cost > 0.1 * previous[0]
+        settled = not noisy and cost < SUM_ROUNDING**2 * total and cost > 0.1 * previous[0]
         previous[0] = cost
         ended = callback is not None and callback(n_iter)
         return settled or slow(n_iter, cost) or bool(ended)

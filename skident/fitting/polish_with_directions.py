@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skident.budget.constants import MAX_CONDITION, OUTPUTS_PER_PARAMETER
+from skident.budget.constants import DENSE_PARAMETERS, MAX_CONDITION, OUTPUTS_PER_PARAMETER
 from skident.linalg import lapack
 from skident.network import get_activation
 from skident.oracle import NotIdentified, OutOfBudgetError
@@ -16,7 +16,6 @@ from .polish import polish_network
 
 __all__ = ["directions_are_free", "polish_with_directions"]
 
-_MANY_PARAMETERS = 3000  # up to which a fit of all of them takes a second
 _THOROUGH_OUTPUTS = 6.0  # `OUTPUTS_PER_PARAMETER` of a thorough polish
 
 
@@ -28,7 +27,7 @@ def directions_are_free(oracle, network, noise):
     saturates = (
         get_activation(network.activations[0]).name in EXPONENTIAL_RATES and network.output_activation == "identity"
     )
-    return saturates and network.n_parameters > _MANY_PARAMETERS and lapack.cond(W) < MAX_CONDITION
+    return saturates and network.n_parameters > DENSE_PARAMETERS and lapack.cond(W) < MAX_CONDITION
 
 
 def polish_with_directions(oracle, network, rng, log, *, thorough=False):

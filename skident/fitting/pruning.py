@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.budget.constants import DENSE_PARAMETERS, EXACT_RANK_TOL, REFIT_STEPS, ROOT_RANK_TOL
 from skident.linalg import svd
 from skident.network import FeedforwardNetwork, get_activation
 from skident.network.calculus import forward_jets, output_sensitivities
@@ -31,15 +32,11 @@ PROMISING = 4e-3  # residual of a wide fit from which pruning starts: most of th
 _HOPELESS = 3e-2  # residual after a removal from which further ones do not lead back to an exact fit
 _MENDING_STEPS = 8  # of the fit after a removal: it need not end, the next removal follows (budget)
 _FINAL_STEPS = 200  # of the fit at the widths wanted
-_TRIAL_STEPS = 60  # of the fit that decides whether a removal can be mended
 _PATIENCE = 25  # steps without progress after which such a fit ends
 _CHEAP_SHARE = 0.3  # of the residual's mean square: further removals that cost less go at once
 _ACCEPTED_GROWTH = 5.0  # of the residual of a network that is not exact yet, by one removal
-_SINGULAR_TOL = 1e-13  # of the largest singular value: 500 eps; keeps the inverse finite for copies of a unit
-_MIN_NORM = 1e-8  # of the largest column norm, root of eps: columns of units that are constant 0
 _NO_LOSS = 1e-8  # residual, relative to the standard deviation of the outputs, of a removal that changes nothing
 _MENDABLE = 1e-3  # relative residual up to which a fit of the other units may still replace a unit
-_MAX_REFIT_PARAMETERS = 3000  # above which no such fit is tried: a step would cost P^3 operations
 _CONSTANT = 4.0 * np.finfo(float).eps  # range of a unit over the layer's largest output: rounding
 _DEAD_SHARE = 0.01  # of `tol`: weight norms, relative to the layer's largest, of units without effect
 
@@ -71,12 +68,12 @@ def removal_costs(network, U):
 def _inverse_gram(a):
     """Inverse of ``E[a a^T]``, from singular values of the columns scaled to norm 1: copies differ by rounding only."""
     norms = np.sqrt(np.mean(a**2, axis=0))
-    norms = np.maximum(norms, _MIN_NORM * norms.max())
+    norms = np.maximum(norms, ROOT_RANK_TOL * norms.max())
     short = len(a) < a.shape[1]
     s, Vt = svd(a / norms, full_matrices=short)[1:]
     if short:  # null vectors too
         s = np.append(s, np.zeros(a.shape[1] - len(s)))
-    s = np.maximum(s, _SINGULAR_TOL * s[0])
+    s = np.maximum(s, EXACT_RANK_TOL * s[0])
     return (Vt.T * (len(a) / s**2)) @ Vt / (norms[:, None] * norms)
 
 
@@ -201,7 +198,7 @@ def prune_to_smallest(network, U, Y, min_widths, *, tol, deadline=np.inf):
 
     def mend(removal):
         nonlocal residual
-        stopping = Stopping(target=target, max_iter=_TRIAL_STEPS, patience=_PATIENCE, deadline=deadline)
+        stopping = Stopping(target=target, max_iter=REFIT_STEPS, patience=_PATIENCE, deadline=deadline)
         mended, trial = fit_network(removal.network, U, Y, stopping)
         if not (trial <= tol or (residual > tol and trial <= max(_ACCEPTED_GROWTH * residual, 0.1 * PROMISING))):
             return None
@@ -255,9 +252,9 @@ def _replaceable(network, U, deadline):
         if removal.cost <= _NO_LOSS**2 * variance:
             return removal.network
         # Units that are merging: a fit that converges slowly leaves them some way apart.
-        if removal.network.n_parameters > _MAX_REFIT_PARAMETERS:
+        if removal.network.n_parameters > DENSE_PARAMETERS:
             return None
-        stopping = Stopping(target=0.1 * _NO_LOSS, max_iter=_TRIAL_STEPS, deadline=deadline)
+        stopping = Stopping(target=0.1 * _NO_LOSS, max_iter=REFIT_STEPS, deadline=deadline)
         fitted, residual = fit_network(removal.network, U, Y, stopping)
         return fitted if residual <= _NO_LOSS else None
 

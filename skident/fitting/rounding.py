@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from skident.budget.constants import UNIFORM
+from skident.budget.constants import EPS32, UNIFORM
 from skident.network import change_inputs
 
 __all__ = ["rounding_std"]
 
-_EPS32 = float(np.finfo(np.float32).eps)  # spacing of single precision numbers at 1
 
-
-def rounding_std(network, U, *, center=0.0, scale=1.0, eps=_EPS32):
+def rounding_std(network, U, *, center=0.0, scale=1.0, eps=EPS32):
     """Standard deviation (n, m_L) of the rounding errors of a network's outputs at standardized inputs U (n, D).
 
     The network is of U; the model computes with its own inputs ``center + scale u``, in numbers of spacing `eps` at 1.

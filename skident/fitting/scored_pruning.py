@@ -6,23 +6,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from skident.budget.constants import FINE_FTOL, REFIT_STEPS, SOME_SAMPLES
 from skident.network import Architecture
 from skident.optim import Ending, WorkBudget, batched_levenberg_marquardt
 
 from .batched_fits import BatchedNetworkFits, PenalizedNetworkFits, Prior, WeightedSamples, network_of, parameters_of
 from .pruning import removal_costs, remove_unit
 
-__all__ = ["WIDE_FTOL", "WIDE_ROUNDS", "ScoredFit", "Scoring", "half_as_wide_again", "prune_by_score", "prune_to"]
+__all__ = ["WIDE_ROUNDS", "ScoredFit", "Scoring", "half_as_wide_again", "prune_by_score", "prune_to"]
 
 _N_CANDIDATES = 3  # units of a layer, the cheapest ones, whose removal is tried (budget)
-_REFIT_STEPS = 60  # after a removal
-_REFIT_FTOL = 1e-4  # relative gain of a step that ends the refit: of a score difference of one per 1e4 outputs
 _MAX_WASTED = 2  # removals in a row that do not improve the score
-_MAX_COST_SAMPLES = 2000  # on which the costs of removals are estimated (budget)
 # Of fits that are pruned to given widths: steps and survivors, all of which are pruned. The minimum of networks 6-4-1
 # of gelu units is reached from about a third of them, and from fewer than one in 48 starts of these widths.
 WIDE_ROUNDS = ((20, 8), (30, 5))
-WIDE_FTOL = 1e-4  # relative gain of a step that ends these fits: they are refitted after pruning
 _WIDE_STEPS = 15  # of a refit on the way: more do not raise the share of the ends that reach the minimum
 # Score of a parameter with a prior: the best of the units that are not there gains, in 95 of 100 cases, 1.8 to 2.5
 # times the number of its parameters (tanh, sin, softplus; 4 to 20 inputs, 1 to 3 outputs; 10 and 40 rows a parameter).
@@ -74,7 +71,7 @@ class Scoring:
         """A fit with its score."""
         return ScoredFit(architecture, x, float(cost), float(self.score(architecture, cost)))
 
-    def refit(self, architecture, starts, *, max_iter=_REFIT_STEPS, ftol=_REFIT_FTOL):
+    def refit(self, architecture, starts, *, max_iter=REFIT_STEPS, ftol=FINE_FTOL):
         """The best of some starts (B, P) after a few steps."""
         ending = Ending(max_iter=max_iter, ftol=ftol, target=self.rounding_cost, budget=self.budget)
         result = batched_levenberg_marquardt(self.fits(architecture), starts, ending)
@@ -116,11 +113,11 @@ def prune_by_score(fit, scoring):
     return best
 
 
-def _one_less(fit, scoring, n_tried, min_widths=None, max_iter=_REFIT_STEPS):
+def _one_less(fit, scoring, n_tried, min_widths=None, max_iter=REFIT_STEPS):
     """The best fit with one unit less, for every layer wider than `min_widths`, or than 1."""
     D, widths = scoring.samples.n_inputs, fit.widths
     network = network_of(fit.x, D, fit.architecture)
-    costs, replacements = removal_costs(network, scoring.samples.U[:_MAX_COST_SAMPLES])
+    costs, replacements = removal_costs(network, scoring.samples.U[:SOME_SAMPLES])
     smaller = []
     for layer, (cost, replacement) in enumerate(zip(costs, replacements, strict=True)):
         able = len(cost) - (scoring.n_fixed if layer == 0 else 0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
-from skident.budget.constants import RIDGE, TINY
+from skident.budget.constants import RANDOM_UNITS, RIDGE, TINY
 from skident.linalg import lapack
 
 from .standard_errors import parameter_jacobian
@@ -17,7 +17,6 @@ from .standard_errors import parameter_jacobian
 __all__ = ["Unexplained", "near_planes", "screened_planes"]
 
 _SIZES = (1.0, 0.3, 0.1, 0.03)  # relative changes of the best units by which others are drawn, in turn
-_SCREENED = 400  # random units compared with the residual for each of these (budget)
 
 
 class Unexplained:
@@ -51,7 +50,10 @@ def screened_planes(unexplained, feature, draw, rng, n_new):
     best, gains = draw(0), np.empty(0)
     for size in _SIZES:
         n_known = best.shape[1]
-        planes = near_planes(best[:, rng.randint(n_known, size=_SCREENED)], size, rng) if n_known else draw(_SCREENED)
+        if n_known:
+            planes = near_planes(best[:, rng.randint(n_known, size=RANDOM_UNITS)], size, rng)
+        else:
+            planes = draw(RANDOM_UNITS)
         best, gains = np.hstack([best, planes]), np.concatenate([gains, unexplained.gains(planes, feature)])
         order = np.argsort(-gains)[:n_new]
         best, gains = best[:, order], gains[order]

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from skident.budget import chunks
-from skident.budget.constants import FINE_FTOL
+from skident.budget.constants import DENSE_PARAMETERS, FINE_FTOL
 from skident.network import FeedforwardNetwork, change_outputs, output_scaling
 from skident.network.calculus import flatten_parameters, forward, unflatten_parameters
 from skident.optim import DenseNormalEquations, best_of, fit_coefficients, levenberg_marquardt, one_blas_thread
@@ -24,7 +24,6 @@ _ROUNDS = ((1.5, 12), (2.0, 100))  # factor of the hidden widths, and number of 
 _WEIGHT_FACTOR = 0.25  # of the hidden weights of a start, relative to `random_network`: nearly linear units
 _BIAS_FACTOR = 1.0 / 6.0  # of its biases, which are 0.3 there
 _OUTPUTS_PER_PARAMETER = 3.0  # of the wide network
-_MAX_PARAMETERS = 3000  # of the wide network: a step costs their square times the outputs
 _RIDGE = 1e-7  # of output weights, for mean squares of units and outputs of 1: copies of a unit share their work
 _STEPS = 150  # of a fit at most
 _TARGET = 4e-4  # relative residual that ends it
@@ -125,7 +124,7 @@ def fit_hidden_layers(network, U, Y, *, deadline=np.inf):
 def small_starts_apply(n_inputs, architecture):
     """Whether `fit_from_small_starts` can fit such networks: deep, linear output, wide network not too large."""
     deep = len(architecture.widths) >= 3 and architecture.output_activation == "identity"
-    return deep and widened(architecture, _ROUNDS[0][0]).n_parameters(n_inputs) <= _MAX_PARAMETERS
+    return deep and widened(architecture, _ROUNDS[0][0]).n_parameters(n_inputs) <= DENSE_PARAMETERS
 
 
 def fit_from_small_starts(draw_samples, n_inputs, architecture, rng, *, limits=None):
@@ -146,7 +145,7 @@ def fit_from_small_starts(draw_samples, n_inputs, architecture, rng, *, limits=N
         for factor, n_starts in _ROUNDS:
             wide = widened(architecture, factor)
             n_starts = min(n_starts, limits.n_starts - done)
-            if n_starts <= 0 or (done and (limits.spent or wide.n_parameters(n_inputs) > _MAX_PARAMETERS)):
+            if n_starts <= 0 or (done and (limits.spent or wide.n_parameters(n_inputs) > DENSE_PARAMETERS)):
                 return
             n_samples = 30 + int(_OUTPUTS_PER_PARAMETER * wide.n_parameters(n_inputs) / architecture.n_outputs)
             U, Y = draw_samples(n_samples)

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.linalg
 
 from skident.budget import memory_allows, require_memory
-from skident.budget.constants import COARSE_FTOL
+from skident.budget.constants import COARSE_FTOL, DENSE_PARAMETERS, RIDGE_OF_PRODUCTS
 from skident.linalg import lapack
 from skident.optim import DenseNormalEquations, levenberg_marquardt, one_blas_thread
 from skident.optim.adam import Adam, batches
@@ -18,7 +18,6 @@ __all__ = ["bytes_of_wide_fit", "fit_wide_layer", "losses_in_turn"]
 
 _WEIGHT_SIZE = 1.6  # standard deviation of a pre-activation of the start: at 0.6, fits of trained networks stall
 _RIDGE = 1e-4  # of the first output weights, relative to the units' outputs
-_LARGE = 3000  # parameters from which Adam comes first: a step of Levenberg-Marquardt takes 12 s for 9,000 of them
 _ADAM_STEPS = 100_000  # of a large fit (budget): 35 s for 9,000 parameters; they leave residuals of 3e-3
 _BATCH = 256  # outputs per step (tuned on tanh networks 17-64-64-6)
 _RATE = 0.01  # of weights, at the beginning; it falls to zero along a cosine (tuned there)
@@ -35,7 +34,6 @@ _REDUCTIONS = 4  # of the layer: each shows losses more clearly than the one bef
 _CHEAP = 100.0  # times the cost, that a layer without redundant units has at most before it is fitted again
 _DOUBLE_BYTES = 3 * 8  # per entry of the matrix whose inverse gives losses
 _REDUCED_STEPS = 40  # of the fit at the final width
-_RIDGE_OF_LOSSES = 1e-10  # of the matrix of losses, over its mean diagonal
 
 
 def fit_wide_layer(problem, biases, n_units, width, rng, limits):
@@ -54,7 +52,7 @@ def fit_wide_layer(problem, biases, n_units, width, rng, limits):
     with one_blas_thread():
         params = _start(problem, biases, width, rng)
         require_memory(bytes_of_wide_fit(len(params)), f"the fit of {len(params)} parameters")
-        if len(params) > _LARGE:
+        if len(params) > DENSE_PARAMETERS:
             params = _by_adam(problem, params, rng, limits)
             params = _without_units_that_others_replace(problem, params, n_units)
         params, cost = _fit(problem, params, _WIDE_STEPS, _WIDE_RESIDUAL, limits)
@@ -172,7 +170,7 @@ def losses_in_turn(A, V, cost):
     m, m_L = V.shape[0] - 1, V.shape[1]
     n_before = len(A) - V.size
     columns = np.eye(len(A), V.size, -n_before, dtype=A.dtype)
-    factor, _ = damped_cholesky(A, _RIDGE_OF_LOSSES * float(np.mean(np.diag(A))))
+    factor, _ = damped_cholesky(A, RIDGE_OF_PRODUCTS * float(np.mean(np.diag(A))))
     inverse = scipy.linalg.cho_solve((factor, False), columns, check_finite=False)[n_before:].astype(float)
     v, alive, order, losses, left = V.ravel().copy(), np.ones(m, dtype=bool), [], [], []
     for _ in range(m):

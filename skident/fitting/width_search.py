@@ -7,14 +7,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from skident.budget.constants import OUTPUTS_PER_PARAMETER, SAME_MINIMUM
+from skident.budget.constants import CONSTANT_TOL, FINE_FTOL, OUTPUTS_PER_PARAMETER, SAME_MINIMUM
 from skident.optim import WorkBudget
 
 from .batched_fits import BatchedNetworkFits, Halving, network_of, parameters_of, random_parameters, successive_halving
 from .lack_of_fit import MIN_FREEDOM, NO_NOISE, lack_of_fit
 from .linear_units import choose_signs, reflection_slope, with_linear_units
 from .scored_pruning import (
-    WIDE_FTOL,
     WIDE_ROUNDS,
     ScoredFit,
     Scoring,
@@ -40,7 +39,6 @@ _MAX_WASTED = {
 }  # widths in a row that do not improve the score, after which wider ones are left out; by depth
 _SCORE_GAIN = 1.0  # a score lower by less is equal
 _PLATEAU = 0.8  # residual variance of wider networks, relative to the best one's, that shows no further structure
-_EXACT_RESIDUAL = 1e-12  # relative residual that is rounding
 _MAX_ATTEMPTS = 6  # at given widths (budget)
 _FINAL_FIT = {"max_iter": 200, "ftol": 1e-9}  # of the network that is returned
 
@@ -84,7 +82,7 @@ class _Fits:
     def __init__(self, samples, architecture, limits, rng):
         self.samples, self.base, self.limits, self.rng = samples, architecture, limits, rng
         self.total = max(samples.total, np.finfo(float).tiny)
-        self.scoring = Scoring(samples, _EXACT_RESIDUAL**2 * self.total, budget=limits.budget)
+        self.scoring = Scoring(samples, CONSTANT_TOL**2 * self.total, budget=limits.budget)
         self.reflects = reflection_slope(architecture.activation) != 0.0
         self.tried, self.wide = [], []
 
@@ -339,7 +337,7 @@ def _pruned_to(fits, widths, wider):
     wide = fits.base.with_widths(wider)
     if OUTPUTS_PER_PARAMETER * wide.n_parameters(fits.samples.n_inputs) > fits.samples.n_values:
         return
-    some, scoring = fits.starts(wide.widths, fits.limits.n_starts, WIDE_ROUNDS, WIDE_FTOL)
+    some, scoring = fits.starts(wide.widths, fits.limits.n_starts, WIDE_ROUNDS, FINE_FTOL)
     for k, fit in enumerate(some):
         if k and fits.limits.spent:
             break

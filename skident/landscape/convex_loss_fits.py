@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.linalg
 
+from skident.budget.constants import SOME_SAMPLES
+
 from .certify_losses import certify_convex_loss
 from .convex_loss_problem import ConvexLossProblem, minimize_glm
 from .losses import Huber, checked_loss
@@ -25,7 +27,6 @@ __all__ = [
 
 _ALPHAS = tuple(10.0 ** np.arange(-5.0, 1.0, 0.75))  # ridges to choose from, for standardized inputs
 _LINEAR_WEIGHTS = (1.0, 10.0, 100.0)  # as `_ALPHAS`
-_SELECTION_SAMPLES = 2000  # that select the ridge (budget): seconds
 _SELECTION_STEPS = 12  # Newton steps per ridge, from the solution of the one before (budget)
 _LARGEST_LEVERAGE = 0.999  # of a sample; closer to 1, its left-out output is not determined
 _LARGEST_OUTPUT = 30.0  # of a sample left out, relative to all outputs: the step is no approximation that far
@@ -64,7 +65,7 @@ class ConvexLossFit:
 
 def selection_samples(n, rng):
     """Indices of the samples that select the ridge."""
-    return np.arange(n) if n <= _SELECTION_SAMPLES else rng.choice(n, _SELECTION_SAMPLES, replace=False)
+    return np.arange(n) if n <= SOME_SAMPLES else rng.choice(n, SOME_SAMPLES, replace=False)
 
 
 def select_ridge(samples, some, loss, terms, grid):

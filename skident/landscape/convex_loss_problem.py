@@ -21,7 +21,6 @@ __all__ = ["ConvexLossProblem", "GeneralizedLinear", "minimize_glm"]
 _MOST_FEATURES = 2**29  # entries of the features (budget): 4 GB
 _MOST_STEPS = 400  # Newton steps (budget); 10 to 30 are usual
 _SLOPE_ROUNDINGS = 8.0  # times eps and the slopes' scale: a gradient that rounding hides
-_LEAST_DAMPING = 1e-13  # relative to the mean of the Hessian's diagonal: about 500 eps
 _MOST_DAMPING = 1e12  # the largest; beyond, no step lowers the loss by more than rounding
 _DAMPING_FACTOR = 10.0  # between steps that fail or succeed
 
@@ -63,7 +62,7 @@ def minimize_glm(problem, start=None, max_iter=_MOST_STEPS):
     """
     Phi, n, eps = problem.features, len(problem.y), np.finfo(float).eps
     params = np.zeros(Phi.shape[1]) if start is None else start
-    value, damping, history = problem.value(params), _LEAST_DAMPING, []
+    value, damping, history = problem.value(params), NULL_EIGENVALUE, []
     sizes = np.abs(Phi)
     for _ in range(max_iter if len(params) else 0):
         f = problem.outputs(params)
@@ -94,8 +93,8 @@ def _lower(problem, params, value, gradient, model):
             step = -scipy.linalg.cho_solve((factor, True), gradient)
             other = problem.value(params + step)
             if other < value:
-                return step, other, max(damping / _DAMPING_FACTOR, _LEAST_DAMPING)
-            if damping <= _LEAST_DAMPING and other <= value * (1.0 + 4.0 * np.finfo(float).eps):
+                return step, other, max(damping / _DAMPING_FACTOR, NULL_EIGENVALUE)
+            if damping <= NULL_EIGENVALUE and other <= value * (1.0 + 4.0 * np.finfo(float).eps):
                 # At the rounding of the loss the gradient still decides; one more step if it falls by half.
                 moved = params + step
                 slope = problem.weights * problem.loss.slope(problem.outputs(moved), problem.y)

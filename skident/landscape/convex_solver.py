@@ -8,7 +8,7 @@ import numpy as np
 import scipy.linalg
 from scipy.linalg import lapack
 
-from skident.budget.constants import NULL_EIGENVALUE, PROGRESS
+from skident.budget.constants import BLOCK_ENTRIES, CONSTANT_TOL, NULL_EIGENVALUE, PROGRESS
 from skident.linalg import smat, svec, svec_outer
 from skident.optim import conjugate_gradients
 
@@ -18,8 +18,6 @@ _SINGLE_PRECISION_FROM = 1500  # order of the preconditioner's factor; single pr
 # Reciprocal condition numbers from which a rank decision is safe: about 5000 eps, and 100 eps of single precision.
 _SAFE_RCOND = {np.float64: 1e-12, np.float32: 1e-5}
 _SVD_WORK = 2e10  # multiplications of a singular value decomposition (budget): seconds
-_CHUNK = 2**22  # entries of features in memory at once: 32 MB
-_EXACT_FIT = 1e-12  # squared residual relative to the targets' that nothing can lower by more than rounding
 # Added to the diagonal, relative to its mean, against rounding; conjugate gradients correct it.
 _SHIFT = {np.float64: 1e-15, np.float32: 3e-6}
 _NEARLY = 100.0  # times the tolerance: a residual that counts as converged, as rounding ends the iteration earlier
@@ -77,7 +75,7 @@ def _solution(system, params, method, n_iter, certain):
 def _fits_exactly(system, params):
     """Whether the loss is zero to rounding, so that nothing can lower it."""
     error = system.target - system.apply(params)
-    return float(error @ error) <= _EXACT_FIT * float(system.target @ system.target)
+    return float(error @ error) <= CONSTANT_TOL * float(system.target @ system.target)
 
 
 class QuadraticSystem:
@@ -147,7 +145,7 @@ class QuadraticSystem:
 
     def _gram(self, dtype):
         """Phi^T Phi (p, p), in chunks."""
-        p, size = self.problem, max(1, _CHUNK // self.n_unknowns)
+        p, size = self.problem, max(1, BLOCK_ENTRIES // self.n_unknowns)
         chunks = [slice(i, i + size) for i in range(0, p.n, size)]
         mean = sum(self.roots[c] ** 2 @ self._features(c) for c in chunks) if p.fit_intercept else 0.0
         G = np.zeros((self.n_unknowns, self.n_unknowns), dtype=dtype)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import scipy.optimize
 
-from skident.budget.constants import LEAST_DIVISOR, PROGRESS
+from skident.budget.constants import CONSTANT_TOL, LEAST_DIVISOR, NO_EFFECT, PROGRESS
 from skident.optim import conjugate_gradients
 
 from .convex_solver import least_squares_size, solve_convex
@@ -30,10 +30,7 @@ _SLOPE_MARGIN = 0.1  # of the gradient's limit, for L-BFGS, so that it stops bel
 _NEAR_MINIMUM = 1e-3  # gradient relative to that at M = 0, from which a Newton step in M converges
 _AT_MINIMUM = 1e-4  # gradient relative to its limit, below which no polishing is needed
 _POLISHED = 1e-3  # slope relative to its limit, below which no polishing is needed
-_ROUNDING = 1e-12  # relative increase of the loss that counts as rounding: a saddle attracts Newton steps too
 _DENSE_WEIGHTS = 400  # weights up to which Newton steps factorize the Hessian: its products take milliseconds (budget)
-_FLAT = 1e-9  # curvature relative to the largest, below which a direction is a rotation of the units
-_ZERO_UNIT = 1e-9  # eigenvalue of M relative to the largest, up to which it is rounding
 
 
 @dataclass
@@ -161,7 +158,7 @@ class _Descent:
         M = M + newton_step(self.problem.hessian_product, gradient, max_iter)
         new_value, new_gradient = self.problem.value_and_gradient(M)
         if np.linalg.norm(new_gradient) < PROGRESS * np.linalg.norm(gradient) and new_value <= value * (
-            1.0 + _ROUNDING
+            1.0 + CONSTANT_TOL
         ):
             self.W = factorize(M, self.signs)[0]
             self.n_iter += 1
@@ -181,7 +178,7 @@ class _Descent:
             step = (_dense_newton_step if flat.size <= _DENSE_WEIGHTS else newton_step)(product, slope)
             new_value, new_slope = self._value_and_slope(flat + step)
             if not np.linalg.norm(new_slope) < PROGRESS * np.linalg.norm(slope) or new_value > value * (
-                1.0 + _ROUNDING
+                1.0 + CONSTANT_TOL
             ):
                 break
             flat, value, slope = flat + step, new_value, new_slope
@@ -225,7 +222,7 @@ def polished_form(problem, M, sign):
     The rank does not change, so M must be close to a minimizer of the loss over matrices of this sign.
     """
     values, V = np.linalg.eigh(sign * M)
-    kept = values > _ZERO_UNIT * max(values[-1], 0.0)
+    kept = values > NO_EFFECT * max(values[-1], 0.0)
     if not kept.any():
         return M
     descent = _Descent(problem, (V[:, kept] * np.sqrt(values[kept])).T, np.full(np.sum(kept), sign), tol=0.0)
@@ -238,7 +235,7 @@ def _dense_newton_step(product, slope):
     """``-H^+ slope`` from the matrix H of ``product(u) = H u``, without directions of no or negative curvature."""
     H = np.array([product(unit) for unit in np.eye(len(slope))])
     values, V = np.linalg.eigh((H + H.T) / 2)
-    kept = values > _FLAT * max(values[-1], 0.0)
+    kept = values > NO_EFFECT * max(values[-1], 0.0)
     return -(V[:, kept] / values[kept]) @ (V[:, kept].T @ slope)
 
 

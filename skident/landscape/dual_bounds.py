@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.budget.constants import MOST_WORK
 from skident.linalg import smat, svd, svec, svec_outer
 
 from .bounded_sums import BoundedSums, deflated, gamma, inflated, norm_upper_bound, normalized, precisions
@@ -15,9 +16,6 @@ from .quadratic_form import BOTH_SIGNS
 from .unpenalized_columns import unpenalized_columns
 
 __all__ = ["LeastSquaresBound", "dual_bound", "least_squares_bound", "one_sign_bound"]
-
-# Multiplications of a singular value decomposition that takes less than a second.
-_DENSE_WORK = 2e9
 
 
 def dual_bound(problem, u, signs=BOTH_SIGNS, dtype=None):
@@ -224,7 +222,7 @@ def _whitening(problem, dtype):
 
 def _definite_direction(problem):
     """A vector w orthogonal to the terms with definite ``R_w``, if the search succeeds."""
-    if problem.n * problem.n_unknowns * min(problem.n, problem.n_unknowns) > _DENSE_WORK or (
+    if problem.n * problem.n_unknowns * min(problem.n, problem.n_unknowns) > MOST_WORK or (
         problem.n > 2 * problem.n_unknowns
     ):
         N = newton_step(problem.hessian_product, -np.eye(problem.d), max_iter=100, tol=1e-2)

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.budget.constants import REAL_ROOT
+
 from .problem import QuadraticProblem
 from .quadratic_form import check_point, quadratic_form, weight_gradient
 
 __all__ = ["LossLine", "loss_line", "loss_quartic", "quartic_minimum"]
 
 _N_STEPS = 101  # points of a plotted line
-_REAL = 1e-6  # imaginary part of a root relative to its modulus that counts as rounding
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ def loss_quartic(problem, W, v, direction):
 def quartic_minimum(coefficients):
     """Minimizer t and minimum of a quartic ``c_0, ..., c_4`` that is bounded below."""
     roots = np.roots((coefficients * np.arange(5))[:0:-1])
-    steps = np.append(roots[np.abs(roots.imag) <= _REAL * np.abs(roots)].real, 0.0)
+    steps = np.append(roots[np.abs(roots.imag) <= REAL_ROOT * np.abs(roots)].real, 0.0)
     values = np.polyval(coefficients[::-1], steps)
     best = int(np.argmin(values))
     return float(steps[best]), float(values[best])

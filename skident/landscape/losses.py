@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit, xlog1py, xlogy
 
+from skident.budget.constants import LARGEST_EXPONENT
+
 __all__ = ["Huber", "HuberLoss", "LogisticLoss", "PoissonLoss", "checked_loss"]
 
-_LARGEST_EXPONENT = 700.0  # exp of more overflows
 # Change of ``(1 - p) log(1 - p)`` by a rounding of p, over that rounding, divided by the 16 roundings of an evaluation:
 # at most ``|log eps|`` / 16.
 _ROUNDED_SHARE = 3.0
@@ -170,4 +171,4 @@ def checked_loss(loss, y):
 
 def _exp(f):
     """``exp(f)`` without overflow; that large, a loss leads down anyway."""
-    return np.exp(np.minimum(f, _LARGEST_EXPONENT))
+    return np.exp(np.minimum(f, LARGEST_EXPONENT))

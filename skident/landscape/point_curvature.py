@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget.constants import NO_EFFECT
 from skident.linalg.lanczos import lanczos
 
 from .certificate import Curvature, certificate_of
@@ -15,7 +16,6 @@ __all__ = ["FLAT", "STATIONARY", "form_certificate"]
 # Relative to the scales at W = 0: about the root of the rounding of a loss, 1e-8, times ten to a hundred.
 STATIONARY = 1e-6  # slopes that count as zero
 FLAT = 1e-7  # curvatures that count as zero
-_AT_BOUND = 1e-9  # relative distance of a curvature to its lower bound that counts as attained
 _FEWEST_PRODUCTS = 20  # Hessian products at a proven optimum (budget)
 
 
@@ -59,7 +59,7 @@ def _quadratic_curvature(point, network, G, values, scale, max_products):
     product, bound = quadratic_product(point, W, v, G), quadratic_curvature_bound(v, values)
     found = explicit_directions(W, v, G)[:1]
     value, direction = (rayleigh(product, found[0][1]), found[0][1]) if found else (np.inf, None)
-    near = _AT_BOUND * abs(bound) + FLAT * 1e-3 * scale
+    near = NO_EFFECT * abs(bound) + FLAT * 1e-3 * scale
     if value <= bound + near:
         return Curvature(value, bound, direction, len(found), True)
     if not max_products and value <= FLAT * scale:

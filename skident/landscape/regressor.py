@@ -16,7 +16,7 @@ from skident.base.checked_data import checked_data, merged_samples
 from skident.base.estimator import ReportedEstimator
 from skident.base.input_range import input_range
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, check_magnitudes, forgotten_on_error
-from skident.budget.constants import LEAST_DIVISOR, NOISE_FREE
+from skident.budget.constants import CONSTANT_TOL, LARGEST_EXPONENT, LEAST_DIVISOR, NOISE_FREE
 from skident.linalg.columns import column_units, root_mean_squares
 from skident.network import FeedforwardNetwork
 from skident.optim import gram_work, one_thread
@@ -34,8 +34,6 @@ from .ridge_selection import leave_one_out_ridge
 
 __all__ = ["QuadraticNetRegressor"]
 
-_LARGEST_LOG_MEAN = 700.0  # the exponential of more overflows
-_LOST = 1e-12  # part of M that a factorization loses, relative to M, up to which it is rounding
 _ALONG_OUTPUTS = ("scale_", "quadratic_form_", "coef_", "intercept_")
 _LISTS = ("solver_", "history_")
 
@@ -343,7 +341,7 @@ class QuadraticNetRegressor(RegressorMixin, ReportedEstimator):
         check_is_fitted(self)
         X = checked_data(self, X, dtype=np.float64, reset=False)
         values = self._values(X if self.input_range_ is None else np.clip(X, *self.input_range_))
-        return np.exp(np.minimum(values, _LARGEST_LOG_MEAN)) if self.loss == "poisson" else values
+        return np.exp(np.minimum(values, LARGEST_EXPONENT)) if self.loss == "poisson" else values
 
     def _values(self, X):
         """Predictions for validated inputs."""
@@ -377,7 +375,7 @@ def _trained(problem, v, solver, *, max_iter):
         W, lost = factorize(solution.M, v)
         n_iter = max(1, solution.n_iter)
         history.append(problem.value(quadratic_form(W, v)))
-        if not lost > _LOST * np.linalg.norm(solution.M):
+        if not lost > CONSTANT_TOL * np.linalg.norm(solution.M):
             return _Trained(W, n_iter, history, solution)
     result = descend(problem, W, v, max_iter=max_iter)
     return _Trained(result.W, n_iter + result.n_iter, history + result.history[1:], solution)

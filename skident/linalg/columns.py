@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["column_units", "root_mean_squares"]
+from skident.budget.constants import CONSTANT_TOL
 
-_MIN_DEVIATION = 1e-12  # of the largest entry: a smaller standard deviation is rounding, 5000 eps
+__all__ = ["column_units", "root_mean_squares"]
 
 
 def column_units(A, constant=1.0, weights=None):
@@ -35,7 +35,7 @@ def column_units(A, constant=1.0, weights=None):
     B = np.ldexp(A, -exponent)  # powers of two change no digit
     mean = np.average(B, axis=0, weights=weights)
     std = np.sqrt(np.average((B - mean) ** 2, axis=0, weights=weights))
-    varies = std > _MIN_DEVIATION * np.abs(B).max(axis=0)
+    varies = std > CONSTANT_TOL * np.abs(B).max(axis=0)
     return np.ldexp(mean, exponent), np.where(varies, np.ldexp(std, exponent), constant)
 
 

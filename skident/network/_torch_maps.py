@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from skident.budget.constants import BLOCK_ENTRIES
+
 __all__ = ["AffineMap", "affine_map_of", "reshaped", "unreadable"]
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
@@ -23,7 +25,6 @@ _LINEAR_MAPS = (
 )
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _MAX_ENTRIES = 2**27  # of a dense matrix (memory: 1 GiB)
-_BASIS_ENTRIES = 2**22  # entries of unit vectors that pass through a module at a time (memory)
 
 
 class AffineMap:
@@ -120,7 +121,7 @@ def _dense(path, module, dims):
             raise unreadable(path, module, f"it does not take rows of axes {dims} ({reason})") from error
         if width * math.prod(out) > _MAX_ENTRIES:
             raise unreadable(path, module, f"its dense matrix has {width} x {math.prod(out)} entries, more than 2^27")
-        basis, n = torch.eye(width, dtype=torch.float64), max(1, _BASIS_ENTRIES // max(width, math.prod(out)))
+        basis, n = torch.eye(width, dtype=torch.float64), max(1, BLOCK_ENTRIES // max(width, math.prod(out)))
         parts = [module(basis[i : i + n].reshape(-1, *dims)) for i in range(0, width, n)]
         matrix = torch.cat([part.reshape(len(part), -1) for part in parts]).numpy()
     offset = np.zeros(matrix.shape[1])

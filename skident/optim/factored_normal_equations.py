@@ -6,15 +6,14 @@ import numpy as np
 import scipy.linalg
 
 from skident.budget import check_deadline
-from skident.budget.constants import NORM_FLOOR
+from skident.budget.constants import NORM_FLOOR, NULL_EIGENVALUE
 
 from .conjugate_gradients import conjugate_gradients
 from .damped_cholesky import factor_in_place
 
 __all__ = ["FactoredNormalEquations", "KeptFactor"]
 
-_MIN_DAMPING = 1e-13  # relative to squared column norms: 500 eps, what rounding leaves of a singular matrix
-_MIN_DAMPING_SINGLE = 1e-6  # `_MIN_DAMPING` in single precision
+_MIN_DAMPING_SINGLE = 1e-6  # `NULL_EIGENVALUE` in single precision
 _STALE_DAMPING = 10.0  # factor by which the damping may exceed that of the factor
 
 
@@ -51,7 +50,7 @@ class KeptFactor:
             return
         if not np.isfinite(self._matrix).all():
             raise np.linalg.LinAlgError("the matrix to be factored is not finite")
-        least = _MIN_DAMPING_SINGLE if self._matrix.dtype == np.float32 else _MIN_DAMPING
+        least = _MIN_DAMPING_SINGLE if self._matrix.dtype == np.float32 else NULL_EIGENVALUE
         check_deadline(len(self._matrix) ** 3 / 3.0)
         self._damping = 0.0
         self._damping = factor_in_place(self._matrix, self._diagonal, max(damping, least))

@@ -6,14 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skident.budget.constants import FEW_ROUNDINGS
+
 from .batched_levenberg_marquardt import BatchedNormalEquations
 from .levenberg_marquardt import DenseNormalEquations
 
 __all__ = ["BatchedSeparableProblem", "LinearFit", "SeparableProblem", "fit_coefficients"]
 
-# Singular values of Phi below this part of the largest are rounding: 50 eps. Columns that agree to fewer digits are
-# still distinguished, and share their work where they agree to more.
-_RANK_TOL = 1e-14
 # Smallest diagonal entry of R, relative to the largest, from which columns are independent: far above rounding. Below,
 # singular values decide.
 _INDEPENDENT = 1e-6
@@ -36,7 +35,7 @@ class LinearFit(NamedTuple):
         return changes - self.basis @ (np.swapaxes(self.basis, -1, -2) @ changes)
 
 
-def fit_coefficients(Phi, Y, rank_tol=_RANK_TOL):
+def fit_coefficients(Phi, Y, rank_tol=FEW_ROUNDINGS):
     """Minimize ``||Phi C - Y||`` over C, for one matrix Phi or a batch of them.
 
     Parameters
@@ -44,7 +43,8 @@ def fit_coefficients(Phi, Y, rank_tol=_RANK_TOL):
     Phi : ndarray of shape (..., n, K)
     Y : ndarray of shape (..., n, m)
     rank_tol : float, default=1e-14
-        Singular values of Phi below this part of the largest one count as zero.
+        Singular values of Phi below this part of the largest one count as zero: columns that agree to fewer digits are
+        distinguished, and share their work where they agree to more.
 
     Returns
     -------
@@ -100,7 +100,7 @@ class SeparableProblem:
     [1. 9.]
     """
 
-    def __init__(self, columns, Y, moved, rank_tol=_RANK_TOL):
+    def __init__(self, columns, Y, moved, rank_tol=FEW_ROUNDINGS):
         self.columns, self.Y, self.moved, self.rank_tol = columns, Y, np.asarray(moved), rank_tol
 
     def fit(self, x):
@@ -143,7 +143,7 @@ class BatchedSeparableProblem:
     [3. 3.]
     """
 
-    def __init__(self, columns, Y, *, step=_DIFFERENCE_STEP, longest=None, rank_tol=_RANK_TOL):
+    def __init__(self, columns, Y, *, step=_DIFFERENCE_STEP, longest=None, rank_tol=FEW_ROUNDINGS):
         self.columns, self.Y, self.step, self.longest, self.rank_tol = columns, Y, step, longest, rank_tol
 
     def take(self, index):

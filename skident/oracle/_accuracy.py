@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skident.budget.constants import UNIFORM
+from skident.budget.constants import CONSTANT_TOL, EPS, EPS32, FEW_ROUNDINGS, UNIFORM
 
 from ._noise import ROUNDING_ULPS, measure_noise
 
@@ -15,14 +15,10 @@ __all__ = ["EXACT", "MAX_NOISE", "Accuracy", "Precision", "measure_accuracy", "p
 
 MAX_NOISE = 0.02  # relative to the outputs' standard deviation; more is no noise, but steps or an unsuitable model
 _MAX_DECIMALS = 12  # more decimals of an output of order 1 are the rounding of double precision
-_EPS64 = float(np.finfo(np.float64).eps)  # spacing of double precision numbers at 1
-_EPS32 = float(np.finfo(np.float32).eps)  # spacing of single precision numbers at 1
 _EPS16 = float(np.finfo(np.float16).eps)  # spacing of half precision numbers at 1
 _EPS_BFLOAT16 = 2.0**-7  # spacing of bfloat16 numbers at 1: 7 bits are stored
 _BFLOAT16_BITS = np.uint32(0xFFFF)  # last bits of a float32, all zero for a bfloat16
-_MAX_OFFSET_ERROR = 1e-12  # relative error up to which the rounding of a large offset counts as exact
 _LOGIT_ERROR = 1e-9  # error of a logit up to which it is the rounding of probabilities near 1
-_CONSTANT = 1e-14  # standard deviation over offset below which an output is constant: 45 eps
 _MIN_NUMBERS = 12  # numbers that determine a format: a double is also a single with probability 2^-29 each
 _MOST_DIGITS = 13  # significant digits; more are the rounding of double precision
 _MIN_ZEROS = 6  # last digits that are 0 if outputs have so many decimals: 1e-6 by chance, unless digits are rounded
@@ -45,12 +41,12 @@ class Precision(NamedTuple):
     @property
     def eps(self):
         """Spacing of the binary format, or of numbers with so many digits, at 1; of double precision for decimals."""
-        return 10.0 ** (1 - self.decimals) if self.kind == "digits" else _SPACINGS.get(self.kind, _EPS64)
+        return 10.0 ** (1 - self.decimals) if self.kind == "digits" else _SPACINGS.get(self.kind, EPS)
 
     @property
     def computed_eps(self):
         """Spacing at 1 of the numbers in which a model whose outputs have errors may compute; digits are of doubles."""
-        return _EPS64 if self.kind == "digits" else _EPS32
+        return EPS if self.kind == "digits" else EPS32
 
     @property
     def is_rounded(self):
@@ -68,7 +64,7 @@ class Precision(NamedTuple):
         return self.kind in _SPACINGS
 
 
-_SPACINGS = {"float32": _EPS32, "float16": _EPS16, "bfloat16": _EPS_BFLOAT16}
+_SPACINGS = {"float32": EPS32, "float16": _EPS16, "bfloat16": _EPS_BFLOAT16}
 
 
 @dataclass(frozen=True)
@@ -120,7 +116,7 @@ class Accuracy:
     @property
     def relative_error(self):
         """Largest `std` over `output_std`, of the outputs that vary; infinite if none does."""
-        varies = self.output_std > _CONSTANT * np.abs(self.removed_offset)
+        varies = self.output_std > FEW_ROUNDINGS * np.abs(self.removed_offset)
         return float(np.max(self.std[varies] / self.output_std[varies], initial=0.0)) if varies.any() else np.inf
 
     @property
@@ -210,7 +206,7 @@ class Accuracy:
         return max(min_step, error ** (1.0 / order))
 
 
-EXACT = Accuracy(np.zeros(1), np.ones(1), _EPS64, np.zeros(1))
+EXACT = Accuracy(np.zeros(1), np.ones(1), EPS, np.zeros(1))  # of outputs in double precision
 
 
 def determines_precision(Y):
@@ -247,7 +243,7 @@ def precision_of(Y):
         return Precision()
     values = Y[(Y != 0) & np.isfinite(Y)]
     kind = _binary_format(values)
-    ulps = 2.0 * (_EPS64 if kind == "float64" else _EPS32) * np.abs(values)
+    ulps = 2.0 * (EPS if kind == "float64" else EPS32) * np.abs(values)
     for decimals in range(_MAX_DECIMALS + 1):
         scaled, tol = values * 10.0**decimals, ulps * 10.0**decimals
         if tol.max() > _MAX_ULP_SHARE:
@@ -314,10 +310,10 @@ def measure_accuracy(oracle, U, Y, rng):
         return _at_least(measured, UNIFORM * 10.0**-precision.decimals / oracle.output_scale)
     if precision.is_relative:
         return _at_least(measured, UNIFORM * eps * np.sqrt(np.mean(Y**2, axis=0) + offset**2))
-    rounding = ROUNDING_ULPS * _EPS64 * np.maximum(largest, np.finfo(float).tiny)
+    rounding = ROUNDING_ULPS * EPS * np.maximum(largest, np.finfo(float).tiny)
     if oracle.response == "predict_proba":
         rounding = np.maximum(rounding, _LOGIT_ERROR / oracle.output_scale)
-    with_offset = np.minimum(ROUNDING_ULPS * _EPS64 * (largest + offset), _MAX_OFFSET_ERROR * largest)
+    with_offset = np.minimum(ROUNDING_ULPS * EPS * (largest + offset), CONSTANT_TOL * largest)
     if np.all(noise.std <= np.maximum(rounding, with_offset)):
         return _at_least(measured, UNIFORM * eps * (largest + offset))
     return replace(_at_least(measured, rounding), kind="noise")

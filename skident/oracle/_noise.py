@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.polynomial import chebyshev
 
+from skident.budget.constants import SUM_ROUNDING
+
 __all__ = ["ROUNDING_ULPS", "NoiseLevel", "above_rounding", "measure_noise"]
 
 ROUNDING_ULPS = 64  # ulps of the largest output that a network's own arithmetic may lose
@@ -17,7 +19,6 @@ _WIDER_SPACINGS = (1e-3, 1e-2)  # for outputs rounded so coarsely that neighbori
 _CLOSER_SPACINGS = (1e-5, 1e-6, 1e-7)  # for what may be a steep function instead of noise
 _NOISE_RATIO = 0.3  # noise does not depend on the spacing: a residual that falls below this factor is a function's
 _MAX_EQUAL = 0.3  # share of equal neighbors above which the spacing is too small for the rounding
-_REPEAT_TOL = 1e-13  # relative difference that another order of summation can make: 450 eps
 _NOISE_LINES = 24  # further lines for outputs that do not repeat: their noise to 6 % instead of 16 %
 _CROSSED = 10.0  # residual of a line, over the usual one, above which it crosses an activation boundary
 
@@ -80,7 +81,7 @@ def measure_noise(oracle, U, rng, *, n_lines=4):
     again = lines.query(_SPACING, 1)[0]
     with_offset = np.abs(F).max(axis=(0, 1)) + np.abs(oracle.output_center / oracle.output_scale)
     repeatable = bool(
-        np.all(np.abs(again - F[0]).max(axis=0) <= _REPEAT_TOL * with_offset + _input_rounding(oracle, F))
+        np.all(np.abs(again - F[0]).max(axis=0) <= SUM_ROUNDING * with_offset + _input_rounding(oracle, F))
     )
     std, equal = _residual_std(F), _equal_neighbors(F)
     if not repeatable:

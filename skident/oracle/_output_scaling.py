@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget.constants import SUM_ROUNDING
 from skident.network import output_scaling
 
 from ._accuracy import EXACT, Precision, determines_precision, measure_accuracy, precision_of
@@ -13,7 +14,6 @@ from .extremes import Extremes
 
 # Central differences balance truncation h^2 (Jacobian) against rounding eps / h at the cube root of eps.
 _JACOBIAN_STEP = float(np.finfo(float).eps ** (1.0 / 3.0))
-_MIN_VARIATION = 1e-13  # relative range below which an output is constant: 450 eps, the rounding of a wide sum
 _CAST_ROWS = 40  # at which outputs are compared with those at inputs rounded to float32, or farther out (budget)
 _FARTHER = 4.0  # times as far from the center, outputs of a network have digits before the point, or more of them
 _CAST_MOVED = 0.25  # share of them that must differ at other float32 inputs nearby: ReLU units may be constant there
@@ -22,7 +22,7 @@ _LINE_ROOM = 0.5  # distance that the lines of `measure_noise` keep from the bor
 
 def varying_outputs(Y):
     """Which outputs (m_L,) differ between the rows of Y (n, m_L) by more than rounding."""
-    return np.ptp(Y, axis=0) > _MIN_VARIATION * np.maximum(np.abs(Y).max(axis=0), np.finfo(float).tiny)
+    return np.ptp(Y, axis=0) > SUM_ROUNDING * np.maximum(np.abs(Y).max(axis=0), np.finfo(float).tiny)
 
 
 class OutputScaling:

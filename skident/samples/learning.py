@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from skident.budget.constants import FEW_ROUNDS
+from skident.budget.constants import DENSE_PARAMETERS, FEW_ROUNDS, FINE_FTOL
 from skident.optim import best_of
 
 from .input_distribution import along_a_line
 from .penalized_fit import is_affordable, penalized_fit
 from .ridge_model import RidgeModel, is_exact, jacobian_blocks, linear_model, squared_errors
-from .ridges import ROUGHLY, Regression, RidgeFit, fit_ridges, regress_on_ridges
+from .ridges import Regression, RidgeFit, fit_ridges, regress_on_ridges
 from .tensor_stage import TensorStage, correct, tensor_stage
 from .unit_count import (
     add_missing_units,
@@ -41,7 +41,6 @@ _HEAVY_FACTOR = 10  # factor of the samples that tensors need then (tuned on rel
 _DETERMINED = 0.5  # margin from which a sign of an exact fit is determined: it is 0 or, to rounding, 1
 _CHECKED_ROWS = 2**17  # of more rows, a part is checked
 _ROWS_PER_SIDE = 8  # times the inputs + 1, rows on each side of a unit that enter the Gauss-Newton matrix
-_MOST_PARAMETERS = 3000  # time: the check takes about 16 P^3 operations, 30 s at this size
 _RANK = 1e-11  # eigenvalue of the Gauss-Newton matrix with unit diagonal: rounding of its products is 1e-13
 _OWN = 1e-3  # share of a row that is left to the other rows: below, its leave-one-out residual has lost 3 digits
 
@@ -249,7 +248,7 @@ def _best_candidate(sample, stage, rng, say):
     """The best of rough fits from all candidates, and where each of them ended."""
 
     def polished(candidate):
-        fit = fit_ridges(sample, candidate.model, max_iter=30, ftol=ROUGHLY, rough=True, rng=rng)
+        fit = fit_ridges(sample, candidate.model, max_iter=30, ftol=FINE_FTOL, rough=True, rng=rng)
         say(f"polish: mean squared residual {fit.rss / sample.total:.3g} of the variance, {fit.n_iter} steps")
         return fit
 
@@ -386,8 +385,8 @@ def missing_evidence(sample, model, rng):
         if min(active, len(Z) - active) < needed:
             side, count = ("active", active) if active < needed else ("inactive", len(Z) - active)
             return f"unit {unit} is {side} on {count} of {len(Z)} rows, {needed} are needed"
-    if model.n_parameters > _MOST_PARAMETERS:
-        return f"{model.n_parameters} parameters are too many to check what the rows determine ({_MOST_PARAMETERS})"
+    if model.n_parameters > DENSE_PARAMETERS:
+        return f"{model.n_parameters} parameters are too many to check what the rows determine ({DENSE_PARAMETERS})"
     rows = _rows_of_units(t, _ROWS_PER_SIDE * (Z.shape[1] + 1))
     return _missing_rank(Z[rows], model)
 

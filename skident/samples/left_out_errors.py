@@ -10,7 +10,7 @@ from scipy.spatial import cKDTree
 from sklearn.exceptions import ConvergenceWarning
 
 from skident.base.better_models import better_model
-from skident.budget.constants import RIDGE_OF_PRODUCTS
+from skident.budget.constants import RIDGE_OF_PRODUCTS, SOME_SAMPLES
 
 from .input_distribution import SAMPLING_ERRORS, distinct_rows
 from .penalized_fit import MOST_UNITS, penalty_matrix
@@ -18,7 +18,6 @@ from .ridge_model import jacobian_blocks
 
 __all__ = ["left_out_squares", "warn_of_better_models"]
 
-_MAX_SAMPLES = 2000  # whose errors are computed (budget)
 _MOST_PARAMETERS = 1000  # time: 2,000 P^2 products, 1 s at this size
 _MAX_LEVERAGE = 0.99  # of a sample: beyond, its error without itself is not of first order
 
@@ -54,7 +53,7 @@ def warn_of_better_models(sample, learned, rng):
         return
     if distinct_rows(sample) < sample.n_rows:
         return
-    part = sample.draw(_MAX_SAMPLES, rng)
+    part = sample.draw(SOME_SAMPLES, rng)
     squares = left_out_squares(part, model, learned.signed.fit.alpha) if part is sample else _squares(part, model)
     X, y = np.asarray(part.X, dtype=np.float64), (part.y - sample.y_center) / sample.y_scale
     if not np.isfinite(squares).any():

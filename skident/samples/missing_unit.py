@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from skident.budget.constants import BLOCK_ENTRIES
+from skident.budget.constants import BLOCK_ENTRIES, NO_EFFECT
 
 from .ridge_model import jacobian_of_ridges
 
@@ -22,7 +22,6 @@ _ALIKE = 0.99  # cosine of two units that are one
 _LATE = 0.05  # share of samples that a tried unit has on either side at least: fewer decide nothing
 _ASCENTS = 3  # of the best candidates per vector of residuals
 _ASCENT_STEPS = 6  # least squares steps per ascent
-_RANK = 1e-9  # eigenvalues of normal equations relative to the largest that count as zero
 _LEAST_NEW = 1e-3  # norm of a unit beyond the tangent space, relative to its own; below, the fit has it already
 
 
@@ -114,7 +113,7 @@ def _tangent_space(active, Z):
     """Orthonormal basis of the derivatives of a network with a linear part with respect to all its parameters."""
     blocks = jacobian_of_ridges(Z, active, skip=True)
     values, vectors = np.linalg.eigh(blocks.T @ blocks)
-    kept = values > _RANK * values[-1]
+    kept = values > NO_EFFECT * values[-1]
     # Once more: an orthonormal basis to rounding, though the products square the condition.
     return np.linalg.qr(blocks @ (vectors[:, kept] / np.sqrt(values[kept])))[0]
 
@@ -173,7 +172,7 @@ def _ascend(Z, Q, residual, value, unit):
     """Least squares over a unit's weights with its active samples fixed, repeated while the correlation rises."""
     for _ in range(_ASCENT_STEPS):
         active = Z * (Z @ unit > 0)[:, None]
-        step = np.linalg.lstsq(_without(Q, active), residual[:, 0], rcond=_RANK)[0]
+        step = np.linalg.lstsq(_without(Q, active), residual[:, 0], rcond=NO_EFFECT)[0]
         size = np.linalg.norm(step)
         if not size > 0:
             break

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.budget.constants import MATRIX_ENTRIES
+
 __all__ = [
     "EXACT",
     "RidgeModel",
@@ -22,7 +24,6 @@ __all__ = [
     "without_ridges",
 ]
 
-_JACOBIAN_NUMBERS = 2**21  # of J at a time: 16 MB
 EXACT = 1e-20  # mean squared residual, in variances of y, that leaves nothing to explain
 
 
@@ -109,7 +110,7 @@ def jacobian_of_ridges(X, slopes, skip, root=1.0):
 
 def jacobian_blocks(Z, model, w=None, dtype=np.float64):
     """Blocks of rows (.., P) of the Jacobian of a model, times the roots of weights w (n,)."""
-    rows = max(64, _JACOBIAN_NUMBERS // model.n_parameters)
+    rows = max(64, MATRIX_ENTRIES // model.n_parameters)
     for start in range(0, len(Z), rows):
         z = Z[start : start + rows]
         root = 1.0 if w is None else np.sqrt(w[start : start + rows, None]).astype(dtype)

@@ -7,15 +7,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.linalg
 
-from skident.budget.constants import ROWS_PER_PARAMETER
+from skident.budget.constants import ROWS_PER_PARAMETER, STEPS
 from skident.optim import DenseNormalEquations, KrylovNormalEquations, levenberg_marquardt
 
 from .ridge_model import RidgeModel, jacobian_blocks
 
-__all__ = ["ROUGHLY", "Regression", "RidgeFit", "fit_ridges", "regress_on_ridges", "ridge_gram"]
+__all__ = ["Regression", "RidgeFit", "fit_ridges", "regress_on_ridges", "ridge_gram"]
 
 _ROUGH_ROWS = 8  # `ROWS_PER_PARAMETER` where fits are only compared
-ROUGHLY = 1e-4  # relative decrease at which a fit that is only compared stops
 _COLLINEAR = 1e-11  # eigenvalue, relative to the largest, below which columns are collinear (rounding of a Gram matrix)
 _REPLACED = 1e-6  # squared share in collinear combinations from which a ridge is part of one (rounding: 1e-10)
 _PRODUCT_FTOL = 1e-5  # relative decrease at which a fit by products stops, a hundredth of what its noise adds
@@ -25,7 +24,6 @@ PRODUCT_PARAMETERS = 300  # from which on products are cheaper than the matrix
 MATRIX_PARAMETERS = 1200  # from which on the matrix is not formed at all (memory)
 _SIGN_NUMBERS = 2**25  # of signs that are kept: 128 MB
 _TOL = 5e-2  # relative residual of the conjugate gradients of a step (inexact Gauss-Newton)
-_MOST_PRODUCTS = 30  # conjugate gradient iterations of a step at most (budget)
 _LEAST_EIGENVALUE = 1e-7  # of an eigenvalue of the preconditioner, relative to the largest
 
 
@@ -236,7 +234,7 @@ class RidgeProducts:
             matrix = (vectors * inverse) @ vectors.T
             return lambda v: _packed(_columns(v, m, X.shape[1], last) @ matrix, m, last)
 
-        return KrylovNormalEquations(product, gradient, diagonal, preconditioner, tol=_TOL, max_iter=_MOST_PRODUCTS)
+        return KrylovNormalEquations(product, gradient, diagonal, preconditioner, tol=_TOL, max_iter=STEPS)
 
 
 def _size(last, X):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skident.budget.constants import ROOT_2PI, SAME_MINIMUM
+from skident.budget.constants import MATRIX_ENTRIES, ROOT_2PI, SAME_MINIMUM
 from skident.linalg import flatten_symmetric, hermite_tensors, moment_sums, n_free_entries, smat, svec, symmetric_power
 
 from .paper.scalars import relu_coefficients
@@ -27,7 +27,6 @@ __all__ = [
 _NOISE_FACTOR = 1.3  # times the edge of the spectrum that noise alone has
 _HOPELESS = 4.0  # times the loss of the best candidate, beyond which one is not considered further
 _CORRECTION_STEPS = 60  # re-estimations of the moments from residuals (budget; linear convergence)
-_PRODUCTS = 2**21  # entries of a block of Hermite products (memory)
 _GAIN = 0.98  # of the residual sum: what a correction must at least reach to be followed by another
 ORDERS = (2, 3, 4)  # of the tensors that are fitted; order 1 gives the linear part
 _SHORT = 12  # steps of all candidates (budget)
@@ -68,7 +67,7 @@ def residual_curvature(sample, model):
 
 def _parts(p, *arrays):
     """Rows of a block, so few at a time that their products of two of p coordinates fit in 16 MB."""
-    rows = max(64, _PRODUCTS // n_free_entries(p))
+    rows = max(64, MATRIX_ENTRIES // n_free_entries(p))
     for start in range(0, len(arrays[0]), rows):
         yield tuple(a[start : start + rows] for a in arrays)
 

@@ -7,12 +7,12 @@ import math
 
 import numpy as np
 
-from skident.budget.constants import PATIENCE
+from skident.budget.constants import FINE_FTOL, PATIENCE
 from skident.optim import best_of
 
 from .missing_unit import correlated_units
 from .ridge_model import RidgeModel, is_exact
-from .ridges import ROUGHLY, RidgeFit, fit_ridges, regress_on_ridges
+from .ridges import RidgeFit, fit_ridges, regress_on_ridges
 from .tensor_stage import leading_eigenvectors, residual_curvature
 
 __all__ = [
@@ -113,7 +113,7 @@ def add_ridge(sample, fit, rng):
         if len(chosen) < _TRIED and np.abs(U[chosen] @ U[i]).max() < 0.9:
             chosen.append(i)
     starts = (_extended(model, U[i], b[i], size[i]) for i in chosen)
-    fits = (fit_ridges(sample, start, ftol=ROUGHLY, rough=True, rng=rng) for start in starts)
+    fits = (fit_ridges(sample, start, ftol=FINE_FTOL, rough=True, rng=rng) for start in starts)
     return best_of(fits, lambda f: f.rss, enough=lambda costs: is_exact(sample, costs[-1]))[0]
 
 
@@ -150,7 +150,7 @@ def remove_ridge(sample, fit, rng):
     start = regress_on_ridges(sample, U[keep], b[keep])
     if not keep.sum():
         return RidgeFit(start.model, start.rss, 0, "target")
-    rough = fit_ridges(sample, start.model, ftol=ROUGHLY, rough=True, rng=rng)
+    rough = fit_ridges(sample, start.model, ftol=FINE_FTOL, rough=True, rng=rng)
     if is_exact(sample, rough.rss) or rough.rss > _WITHOUT_NOISE * sample.total:
         return rough
     return fit_ridges(sample, rough.model, rng=rng)  # to rounding, if the ridge was not needed

@@ -123,7 +123,7 @@ def test_an_exhausted_budget_keeps_the_network(rng):
 def test_where_it_applies(monkeypatch):
     network = planted((30, 9, 4, 5))
     assert not directions_are_free(Oracle(network, 30), network, None)  # few parameters
-    monkeypatch.setattr(module, "_MANY_PARAMETERS", 50)
+    monkeypatch.setattr(module, "DENSE_PARAMETERS", 50)
     assert directions_are_free(Oracle(network, 30), network, None)
     assert not directions_are_free(Oracle(network, 30), network, 1e-3)
     assert not directions_are_free(

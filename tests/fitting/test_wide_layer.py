@@ -37,7 +37,7 @@ def test_planted_units_are_found_whether_their_number_is_given_or_not(n_units):
 
 
 def test_a_large_layer_is_fitted_by_adam_and_narrowed_first(monkeypatch):
-    monkeypatch.setattr(wide_layer, "_LARGE", 0)
+    monkeypatch.setattr(wide_layer, "DENSE_PARAMETERS", 0)
     monkeypatch.setattr(wide_layer, "_ADAM_STEPS", 2000)
     found = 0
     for seed in range(3):

@@ -15,12 +15,13 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
+from skident.budget.constants import SUM_ROUNDING
+
 from .signs import best_signs, signs_of
 from .symmetry import moved_block, standard_factors
 
 _MAX_SWEEPS = 100  # budget; descents of trained networks end within ten
 _MAX_FEATURES = 48  # means of sorted weights per unit: enough to distinguish a few thousand units
-_SAME = 1e-13  # gain over the squared norm of all blocks that is rounding
 _TIE_BREAK = 1e-6  # weight of the weights' similarities beside those of outputs: decides units that never vary
 _MAX_SCALE = 1e6  # factor of a unit: the square of a larger one leaves single precision
 
@@ -163,9 +164,9 @@ class Matching:
                 similarities = self.similarities(space, match)
                 moved = self.assigned(space, similarities, match)
                 gain = self._agreement(space, similarities, moved) - self._agreement(space, similarities, match)
-                if gain > _SAME * self.total:
+                if gain > SUM_ROUNDING * self.total:
                     match, gained = moved, gained + gain
-            if gained == 0.0 or self.squared_distance(match) <= _SAME * self.total:
+            if gained == 0.0 or self.squared_distance(match) <= SUM_ROUNDING * self.total:
                 break
         return match
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.budget.constants import CONSTANT_TOL, REAL_ROOT
+
 _BALANCING_SWEEPS = 3  # the norms then agree to a few percent, and are equal for equal modules
 _FITTING_SWEEPS = 8  # budget of the coordinate descent over scales
 _SCALE_TOL = 1e-3  # relative change of all scales at which their fit ends
-_REAL_TOL = 1e-6  # imaginary over real part of a root that counts as real: error of a double root is sqrt(eps)
-_MIN_GAIN = 1e-12  # decrease of the cost, over the squared norms, that is not rounding
 
 
 def moved_block(block, arrays, orders, factors):
@@ -117,12 +117,12 @@ def _fitted_change(blocks, b, orders, factors, number):
         rows = q_in[held] / p_in[held], np.zeros(held.sum()), -q_out[held] / p_in[held], p_out[held] / p_in[held]
         companion[:, 0] = np.stack(rows, axis=1)
         roots = np.linalg.eigvals(companion)
-        real = (roots.real > 0.0) & (np.abs(roots.imag) < _REAL_TOL * np.abs(roots.real))
+        real = (roots.real > 0.0) & (np.abs(roots.imag) < REAL_ROOT * np.abs(roots.real))
         trials[1:, held] = np.where(real, roots.real, 1.0).T
     costs = trials**2 * p_in - 2.0 * trials * q_in + p_out / trials**2 - 2.0 * q_out / trials
     best = costs.argmin(axis=0)
     gain = costs[0] - costs.min(axis=0)
-    return np.where(gain > _MIN_GAIN * (p_in + p_out), trials[best, np.arange(len(best))], 1.0)
+    return np.where(gain > CONSTANT_TOL * (p_in + p_out), trials[best, np.arange(len(best))], 1.0)
 
 
 # -- norms -------------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from skident.budget import require_memory
+from skident.budget.constants import MATRIX_ENTRIES
 from skident.linalg import hermite_features, n_symmetric_entries
 from skident.samples.learning import judged
 from skident.samples.ridge_model import without_ridges
@@ -17,13 +18,11 @@ from .scalars import fix_signs
 
 __all__ = ["learn_literally", "raw_tensors"]
 
-_FEATURES = 2**21  # numbers of a block of Hermite features: 16 MB
-
 
 def _moments(Z, y, w, orders):
     sums = []
     for k in orders:
-        rows = max(1, _FEATURES // n_symmetric_entries(Z.shape[1], k))
+        rows = max(1, MATRIX_ENTRIES // n_symmetric_entries(Z.shape[1], k))
         starts = range(0, len(Z), rows)
         sums.append(sum((w * y)[s : s + rows] @ hermite_features(Z[s : s + rows], k) for s in starts))
     return tuple(sums)

@@ -27,7 +27,7 @@ from skident.base.parameters import (
 )
 from skident.base.predictions import in_shape_of_targets
 from skident.base.progress import StageLog
-from skident.budget.constants import NOISELESS, PREDICTED_ROWS
+from skident.budget.constants import NOISELESS, PREDICTED_ROWS, SOME_SAMPLES
 from skident.fitting.width_search import SearchLimits, search_weights, search_widths
 from skident.network import Architecture, get_activation
 from skident.optim import WorkBudget, gram_work, one_thread
@@ -44,7 +44,6 @@ from .width_selection import units_above_noise
 __all__ = ["PassiveNetworkIdentifier"]
 
 _HELD_OUT = 0.15  # share of held-out samples (statistics: a lack of fit of 10 % is significant)
-_MOST_HELD_OUT = 2000  # held-out samples at most (budget)
 _FIRST_ORDER = (
     "standard errors are of first order, and too small if the noise leaves other networks: the budget ended before "
     "fits to fresh noise were made; raise max_work or max_seconds"
@@ -243,7 +242,7 @@ class PassiveNetworkIdentifier(RegressorMixin, Estimator):
             self._validate_params()
             table, widths = self._read(X, y, sample_weight)
             rng = check_random_state(self.random_state)
-            fitted, held_out = table.split(_HELD_OUT, _MOST_HELD_OUT, rng)
+            fitted, held_out = table.split(_HELD_OUT, SOME_SAMPLES, rng)
             rows = table.rows(some_of(fitted, rng))
             limits = self._limits(rows, started)
             found, scores = self._search(rows, widths, limits, rng)

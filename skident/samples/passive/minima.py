@@ -18,7 +18,7 @@ from skident.fitting.batched_fits import (
     random_parameters,
     successive_halving,
 )
-from skident.fitting.scored_pruning import WIDE_FTOL, WIDE_ROUNDS, Scoring, half_as_wide_again, prune_to
+from skident.fitting.scored_pruning import WIDE_ROUNDS, Scoring, half_as_wide_again, prune_to
 from skident.optim import Ending, batched_levenberg_marquardt
 
 __all__ = ["Minima", "minima_within_noise", "refitted_minima", "resampled"]
@@ -123,7 +123,7 @@ def _pruned(architecture, prior, rows, limits, rng):
     if OUTPUTS_PER_PARAMETER * wide.n_parameters(D) <= rows.n_values and not limits.spent:
         scoring = Scoring(rows, 0.0, budget=limits.budget, prior=prior)
         x = random_parameters(D, wide, limits.n_starts, rng)
-        x, cost = successive_halving(scoring.fits(wide), x, Halving(WIDE_ROUNDS, ftol=WIDE_FTOL, budget=limits.budget))
+        x, cost = successive_halving(scoring.fits(wide), x, Halving(WIDE_ROUNDS, ftol=FINE_FTOL, budget=limits.budget))
         for end in zip(x, cost, strict=True):
             if not limits.spent:
                 found.append(prune_to(scoring.scored(wide, *end), scoring, widths).x[None])

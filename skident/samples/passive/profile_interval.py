@@ -6,7 +6,7 @@ import numpy as np
 from scipy.optimize import least_squares
 from scipy.stats import t as student_t
 
-from skident.budget.constants import TINY
+from skident.budget.constants import STEPS, TINY
 from skident.fitting.standard_errors import parameter_jacobian
 from skident.network.calculus import flatten_parameters, unflatten_parameters
 
@@ -15,7 +15,6 @@ __all__ = ["profile_interval"]
 _DOUBLINGS = 8  # of the distance, from a half standard error: 128 of them, beyond which a side has no end
 _HALVINGS = 8  # of the last doubling: an end to 1/256 of its distance
 _LARGEST_STEP = 1e3  # first step over the root mean square parameter, if the standard error is larger or infinite
-_EVALUATIONS = 30  # per refit (budget)
 _OVERFLOW = 1e100  # residuals and derivatives of parameters at which the network overflows
 _REFIT_TOL = 1e-8  # relative, of costs and steps of refits: the profile has to be known to a hundredth of the noise
 
@@ -76,7 +75,7 @@ class _Residuals:
             method="lm",
             ftol=_REFIT_TOL,
             xtol=_REFIT_TOL,
-            max_nfev=_EVALUATIONS,
+            max_nfev=STEPS,
         )
         return whole(fit.x)
 

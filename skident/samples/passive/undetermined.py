@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skident.budget.constants import BLOCK_ENTRIES
 from skident.fitting.batched_fits import BatchedNetworkFits, parameters_of
 from skident.network import Architecture
 
 __all__ = ["Information", "information", "lone_rows", "standard_errors_of"]
 
 _ALONE = 0.95  # leverage; rows of planted networks have up to 0.6
-_NUMBERS = 2**22  # of a matrix
 _UNSEEN = 1e-3  # of a parameter's unit vector in directions that rows do not determine
 
 
@@ -88,7 +88,7 @@ def lone_rows(network, table, info):
     kept = info.spectrum > len(info.spectrum) * np.finfo(float).eps
     root = info.vectors[:, kept] / np.sqrt(info.spectrum[kept]) / info.scale[:, None]
     found = 0
-    for U, Y, weight in table.blocks(max(1, _NUMBERS // (len(root) * table.n_outputs))):
+    for U, Y, weight in table.blocks(max(1, BLOCK_ENTRIES // (len(root) * table.n_outputs))):
         leverage = np.sum((fits.jacobians(x, U, Y, weight)[0][0].T @ root) ** 2, axis=1).reshape(-1, len(U))
         found += int(np.sum(leverage.max(axis=0) > _ALONE))
     return found

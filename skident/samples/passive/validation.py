@@ -8,7 +8,7 @@ import numpy as np
 
 from skident.base.report import ReportMixin
 from skident.base.undetected import CONFIDENCE, undetected_share
-from skident.budget.constants import NOISELESS
+from skident.budget.constants import NOISELESS, OUTLIER
 from skident.fitting.lack_of_fit import NO_NOISE
 from skident.fitting.pruning import redundant_units
 from skident.network import get_activation
@@ -22,7 +22,6 @@ _EXACT = 1e-11
 _UNITS = 10.0  # of rounding of targets with an offset
 _ENOUGH = 1.5  # distinct outputs per parameter that a claim needs
 _FEW_HELD_OUT = 10  # held-out samples below which they refute nothing (statistics)
-_FAR_OUT = 8.0  # robust standard deviations of an outlier (statistics: none in 1e14 normal residuals)
 _MANY_OUT = 0.2  # share of samples from which these are not outliers but another distribution
 _IDLE = 3.0  # standard errors
 
@@ -216,7 +215,7 @@ def _about_the_fit(network, evidence, fits):
     n_out = _outliers(evidence.residuals) if evidence.noise > NOISELESS else 0
     if n_out:
         opened.append(
-            f"{n_out} targets lie beyond {_FAR_OUT:.0f} robust deviations: outliers pull least squares; leave them out"
+            f"{n_out} targets lie beyond {OUTLIER:.0f} robust deviations: outliers pull least squares; leave them out"
         )
     if evidence.n_lone:
         opened.append(
@@ -245,7 +244,7 @@ def _outliers(residuals):
     """Rows far outside of what most others are like; 0 where they are too many to be outliers."""
     size = np.abs(residuals).max(axis=1)
     spread = np.median(np.abs(residuals)) / 0.6745
-    n_out = int(np.sum(size > _FAR_OUT * spread))
+    n_out = int(np.sum(size > OUTLIER * spread))
     return n_out if n_out <= _MANY_OUT * len(size) else 0
 
 

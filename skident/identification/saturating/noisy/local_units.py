@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from skident.budget.constants import FEW_ROUNDS
+from skident.budget.constants import EPS32, FEW_ROUNDS
 from skident.linalg import lapack
 from skident.optim import BatchedNormalEquations, Ending, batched_levenberg_marquardt
 
@@ -23,7 +23,6 @@ _MAX_SHIFT = 3.0  # spreads by which the center moves
 _STEEPNESSES = (0.3, 3.0)  # of the first weights times the spread: linear regression has no scale for steep units
 _EXPLAINED = 1.6  # residual of a single unit over the errors: 1.0 within 0.1, more where two units overlap
 _SIGNIFICANT = 4.0  # standard errors of an outgoing weight
-_EPS32 = 2.0**-23  # spacing of float32 numbers at 1
 _FLOOR = 1e-12  # of the diagonals of normal equations, relative to the largest entry: rounding
 _LEAST_NORM = 1e-100  # instead of zero, for a unit that is constant on its samples: square and inverse are finite
 
@@ -154,7 +153,7 @@ def fit_local_units(query, steps, activation, std_of, rng):
 
 def _sum_rounding(points, weights, heights):
     """Errors (B,) of units at points from the rounding of their sums of inputs to float32."""
-    return heights * _EPS32 * np.linalg.norm(points, axis=1) * np.linalg.norm(weights, axis=1)
+    return heights * EPS32 * np.linalg.norm(points, axis=1) * np.linalg.norm(weights, axis=1)
 
 
 def _with_direction(x, fits, spread):
