@@ -58,7 +58,7 @@ def explain_differences(effects, outputs, tolerance, *, several=True):
     ``n m_L k^2`` for k changed weights, ``8 n m_L k`` bytes; while k is small, on a part of the outputs.
     """
     case = _Case(effects, outputs, tolerance)
-    best = _none(case)
+    best = Explanation("none", [], np.empty(0), [], float(np.abs(case.residual).max()))
     searches = [_removed_unit, _one_weight, _one_unit, *([_some_weights] if several else [])]
     for search in searches:
         found = search(case)
@@ -153,10 +153,6 @@ def _step(J, residual):
     move = linalg.cho_solve(factor, J.T @ r)
     move += linalg.cho_solve(factor, J.T @ (r - J @ move))
     return move / length
-
-
-def _none(case):
-    return Explanation("none", [], np.empty(0), [], float(np.abs(case.residual).max()))
 
 
 def _ranked(case, effects, residual):

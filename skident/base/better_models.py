@@ -107,7 +107,9 @@ def _references(samples, folds, kind):
     blocks = [np.arange(k, len(y), N_FOLDS) for k in range(N_FOLDS)] if folds is None else folds
 
     def losses(residuals):
-        return _wrong(targets - residuals, y) if labels else np.sum(residuals**2, axis=1)
+        if labels:
+            return (np.argmax(targets - residuals, axis=1) != y).astype(float)
+        return np.sum(residuals**2, axis=1)
 
     if labels:
         yield "a linear model", logistic_errors(X, y, blocks, w)
@@ -117,11 +119,6 @@ def _references(samples, folds, kind):
             yield name, losses(kernel_residuals(X, targets, kernel, folds, w))
     if len(y) >= _FEWEST_OF_TREES and targets.shape[1] <= _OUTPUTS_OF_TREES:
         yield "boosting of trees", _boosting_losses(samples, blocks, labels)
-
-
-def _wrong(scores, y):
-    """1 where the largest score is not that of the class, else 0."""
-    return (np.argmax(scores, axis=1) != y).astype(float)
 
 
 def _boosting_losses(samples, folds, labels):

@@ -79,7 +79,8 @@ def _parser():
         description="Recover, compare and compress neural networks from their inputs and outputs.",
         epilog=_EXIT_CODES,
     )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
+    version = importlib.import_module("skident").__version__
+    parser.add_argument("--version", action="version", version=f"%(prog)s {version}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_identify(commands)
     _add_audit(commands)
@@ -87,10 +88,6 @@ def _parser():
     _add_export(commands)
     _add_labels(commands)
     return parser
-
-
-def _version():
-    return importlib.import_module("skident").__version__
 
 
 def _command(commands, name, help_text, data=True):

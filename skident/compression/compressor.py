@@ -222,12 +222,13 @@ class NetworkCompressor(NetworkPredictions, ReportedEstimator):
     def _compress(self, network, X, rng, classifies):
         """The smaller network, as a function of X as it is, and the path to it."""
         center, scale = center_and_scale(X, None)
+        metric = ("labels" if classifies else "outputs") if self.metric == "auto" else self.metric
         smaller, path = compress_network(
             change_inputs(network, center, scale),
             (X - center) / scale,
             tol=self.tol,
             rng=rng,
-            metric=_compared(self.metric, classifies),
+            metric=metric,
             options=Compression(held_out=self.held_out, max_iter=self.max_iter),
             callback=functools.partial(_say_entry, StageLog(self.verbose, type(self).__name__)),
         )
@@ -241,11 +242,6 @@ class NetworkCompressor(NetworkPredictions, ReportedEstimator):
         self._one_dimensional, self._labels = _returns_vectors(box, X), None
         if classifies:
             self.classes_ = self._labels = box.classes_
-
-
-def _compared(metric, classifies):
-    """What is compared: the metric without ``auto``."""
-    return ("labels" if classifies else "outputs") if metric == "auto" else metric
 
 
 def _returns_vectors(box, X):

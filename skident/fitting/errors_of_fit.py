@@ -70,8 +70,10 @@ def standard_errors_of_fit(network, sample, *, rounded=False):
     250 outputs per parameter determine the parameters no better. Variances are ``1.15 + n m_L / (250 P)`` times larger.
     """
     P = network.n_parameters
-    scaled, U, _, inner, outer = in_powers_of_two(network, sample.inputs, _typical(sample))
-    unit = np.ldexp(np.broadcast_to(sample.std, sample.outputs.shape), -outer)
+    std = np.broadcast_to(sample.std, sample.outputs.shape)
+    typical = np.maximum(np.median(std, axis=0), TINY)
+    scaled, U, _, inner, outer = in_powers_of_two(network, sample.inputs, typical)
+    unit = np.ldexp(std, -outer)
     residual = (scaled(U) - np.ldexp(sample.outputs, -outer)) / unit
     weight = 1.0 / (unit * _robust_divisor(residual))
     spread, weighted = _whitened(scaled, U, weight), residual * weight * unit
@@ -81,11 +83,6 @@ def standard_errors_of_fit(network, sample, *, rounded=False):
     if rounded:
         variance *= _NOT_WHITE + sample.outputs.size / (_SAME_ROUNDING * P)
     return in_original_units(np.sqrt(np.maximum(variance, 0.0)), network, inner, outer)
-
-
-def _typical(sample):
-    """Median standard deviation of every output's error, (m_L,)."""
-    return np.maximum(np.median(np.broadcast_to(sample.std, sample.outputs.shape), axis=0), TINY)
 
 
 def _robust_divisor(residual):

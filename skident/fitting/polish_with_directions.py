@@ -53,17 +53,13 @@ def polish_with_directions(oracle, network, rng, log, *, thorough=False):
                 show(done)
                 return oracle.budget.out_of_time
 
-            n = int((_THOROUGH_OUTPUTS if thorough else OUTPUTS_PER_PARAMETER) * _n_fitted(network) / network.n_outputs)
+            n_fitted = network.n_parameters - (network.n_inputs - 1) * network.layer_widths[0]  # without directions
+            n = int((_THOROUGH_OUTPUTS if thorough else OUTPUTS_PER_PARAMETER) * n_fitted / network.n_outputs)
             network, sample, residual = _fitted(oracle, network, n, rng, progress)
             entry["residual"] = residual
     except OutOfBudgetError as error:
         oracle.exhausted = str(error)
     return network, residual, sample
-
-
-def _n_fitted(network):
-    """Number of parameters but for the directions of the first weights."""
-    return network.n_parameters - (network.n_inputs - 1) * network.layer_widths[0]
 
 
 def _fitted(oracle, network, n, rng, callback):

@@ -248,11 +248,8 @@ def _activations_of(network):
     linear_output = network.output_activation == "identity"
     if network.n_layers == 1:
         return ("identity", "identity") if linear_output else None
-    return (network.activation, network.output_activation) if linear_output or _is_smooth(network) else None
-
-
-def _is_smooth(network):
-    return all(g.smooth for g in network.activations[:-1])
+    smooth = all(g.smooth for g in network.activations[:-1])
+    return (network.activation, network.output_activation) if linear_output or smooth else None
 
 
 def _innermost(box):

@@ -146,7 +146,7 @@ def warn_doubts(sample, learned, n_units, order):
             ConvergenceWarning,
             stacklevel=3,
         )
-    elif _without_room(sample, n_units) and learned.candidate_losses[-1] > _AGREE * learned.candidate_losses[0]:
+    elif determined_units(sample) <= n_units and learned.candidate_losses[-1] > _AGREE * learned.candidate_losses[0]:
         warnings.warn(
             f"the candidates disagree: they ended at mean squared residuals of {losses}, and n_samples={sample.n_rows} "
             f"rows are too few to try further units on the way to a better fit with n_units={n_units}. Take more rows, "
@@ -195,11 +195,6 @@ def _warn_of_a_bound(sample, n_units, order):
         ConvergenceWarning,
         stacklevel=4,
     )
-
-
-def _without_room(sample, n_units):
-    """Whether the rows determine no more than n_units units."""
-    return determined_units(sample) <= n_units
 
 
 def _warn_of_hidden_units(sample, learned):

@@ -298,13 +298,9 @@ def _wider_start(sample, fit, search, stage, rng, say):
     return other if criterion(sample, other) < criterion(sample, fit) else fit
 
 
-def _most_units(sample):
-    return max(1, determined_units(sample))
-
-
 def _fixed_size(sample, fit, search, rng, say):
     """The best fit of so many units, by adding some and taking them away; and whether no further one would pay."""
-    max_units = min(search.n_units + max(3, search.n_units // 3), _most_units(sample))
+    max_units = min(search.n_units + max(3, search.n_units // 3), max(1, determined_units(sample)))
     if search.n_units > _TENSOR_UNITS and not further_ridge_pays(sample, fit, rng):
         return fit, True
     for patience in range(1, FEW_ROUNDS + 1):

@@ -226,7 +226,8 @@ class RidgeProducts:
             return scale * _packed((X.T @ buffer).astype(np.float64), m, last)
 
         gram = scale * (slopes.T @ (w * slopes)).astype(np.float64)
-        diagonal = np.concatenate([np.repeat(np.diag(gram)[:m], X.shape[1]), np.repeat(gram[m, m], _size(last, X))])
+        n_last = len(range(X.shape[1])[last])
+        diagonal = np.concatenate([np.repeat(np.diag(gram)[:m], X.shape[1]), np.repeat(gram[m, m], n_last)])
         values, vectors = scipy.linalg.eigh(gram)
 
         def preconditioner(damping):
@@ -235,10 +236,6 @@ class RidgeProducts:
             return lambda v: _packed(_columns(v, m, X.shape[1], last) @ matrix, m, last)
 
         return KrylovNormalEquations(product, gradient, diagonal, preconditioner, tol=_TOL, max_iter=STEPS)
-
-
-def _size(last, X):
-    return len(range(X.shape[1])[last])
 
 
 def _columns(v, m, k1, last):

@@ -259,16 +259,12 @@ def fit_candidates(tensors, W, b, a):
     return W[order], b[order], a[order], loss[order]
 
 
-def _values(tensors, U, k):
-    """``T_k(u, ..., u)`` for every row, (..., m)."""
-    return symmetric_power(U, k) @ tensors[k]
-
-
 def _scalars(tensors, U):
     """Biases and output weights that go with directions: least squares for every order, then ``b = -c_3 / c_2``."""
     G = U @ U.swapaxes(-1, -2)
     ridge = 1e-6 * np.eye(U.shape[1])
-    c = {k: np.linalg.solve(G**k + ridge, _values(tensors, U, k)[..., None])[..., 0] for k in (2, 3)}
+    values = {k: symmetric_power(U, k) @ tensors[k] for k in (2, 3)}  # T_k(u, ..., u)
+    c = {k: np.linalg.solve(G**k + ridge, values[k][..., None])[..., 0] for k in (2, 3)}
     small = 1e-9 * np.abs(c[2]).max(axis=-1, keepdims=True) + np.finfo(float).tiny
     b = np.clip(-c[3] / np.where(np.abs(c[2]) < small, small, c[2]), -_FAR, _FAR)
     a = c[2] * ROOT_2PI * np.exp(0.5 * b * b)
