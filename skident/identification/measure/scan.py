@@ -174,10 +174,12 @@ def _confirmed(outputs, lines, line, t, size, pieces, slack):
         one = around.take(wide)
         before, after = (one.left - f) / (one.t - x)[:, None], (g - one.right) / (y - one.end)[:, None]
         meet = meeting_point(one.t, one.left, before, one.end, one.right, after)[0]
-        meet = np.clip(meet, one.t, one.end)
+        parallel = ~np.isfinite(meet)  # rounded pieces may be
+        meet = np.where(parallel, t[wide], np.clip(meet, one.t, one.end))
         ends = (one.t, one.left, before), (one.end, one.right, after)
         slack = 2.0 * SIGNIFICANCE * error[wide] * (2.0 + 2.0 * one.width / np.minimum(one.t - x, y - one.end))
-        good[wide], nearer, _ = _followed(outputs, lines, line[wide], meet, size[wide], ends, slack)
+        found, nearer, _ = _followed(outputs, lines, line[wide], meet, size[wide], ends, slack)
+        good[wide] = found & ~parallel
         around.put(wide, nearer)
     return good, around.take(good)
 

@@ -5,7 +5,8 @@ import pytest
 
 from skident.identification.measure.outputs import Outputs
 from skident.identification.measure.record import Record, between, through
-from skident.identification.piecewise.kernel.lines import random_segments
+from skident.identification.measure.scan import scan
+from skident.identification.piecewise.kernel.lines import Segments, random_segments
 from skident.identification.piecewise.kernel.output_error import DeepProbe, measure_rounding
 from skident.oracle import Oracle
 
@@ -97,3 +98,19 @@ def test_outputs_in_coordinates_of_a_span(planted):
     assert np.allclose(outputs(outputs.to_points(X))[0], before) and outputs.n_inputs == 4
     W = net.rng.standard_normal((4, 3))
     assert np.allclose(outputs.to_points(X) @ W, X @ outputs.input_weights(W))
+
+
+@pytest.mark.parametrize("seed", [148, 180, 248])
+def test_rounded_pieces_may_be_parallel(seed):
+    rng = np.random.RandomState(seed)
+    W, b, a = (
+        rng.standard_normal((4, 6)),
+        rng.standard_normal(6),
+        rng.standard_normal(6) * 10.0 ** rng.uniform(-3, 0, 6),
+    )
+    oracle = Oracle(lambda X: np.round(np.maximum(X @ W + b, 0.0) @ a, 5), 4)
+    outputs = Outputs(DeepProbe(oracle, np.array([5e-6]), np.array([1.0])), rng)
+    origins, V, half = rng.standard_normal((20, 4)), rng.standard_normal((20, 4)), np.full(20, 0.05)
+    lines = Segments(origins, V / np.linalg.norm(V, axis=1, keepdims=True), -half, half)
+    bends = scan(outputs, lines, np.linspace(-1.0, 1.0, 6) * half[:, None])[0]
+    assert len(bends) and np.all(np.abs(bends.t) < 0.05)
