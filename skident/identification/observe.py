@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from skident.base.parameters import check_layer_widths
 from skident.base.progress import StageLog
-from skident.network import get_activation
+from skident.network import Clip, get_activation
 from skident.oracle import BlackBoxError, NotIdentified, Oracle, OutOfBudgetError
 from skident.oracle.black_box import (
     has_known_activations,
@@ -30,13 +31,15 @@ from .methods.near_data import predict_determined
 from .methods.relu import ACTIVATIONS as PIECEWISE
 from .problem import HeldOut, Pipeline, Problem
 from .query_points import evenly_spaced_rows, held_out_points, must_stay_near_center, samples_in_range
-from .reductions.outputs import KINDS, ActivatedOutputs, LinearSkip, LogProbabilities
+from .reductions.one_output import OneOutput
+from .reductions.outputs import KINDS, ActivatedOutputs, ClippedOutputs, LinearSkip, LogProbabilities, SigmoidOutputs
 
 __all__ = ["Reading", "sharp_bends_of", "observe", "pose", "refuse", "refuse_large_batches"]
 
 _NEAR = 100.0  # distance, in sqrt(D) standard deviations, within which plateaus are searched first
 _DETECTION_QUERIES = 500  # of the detection of activations at least, of linear outputs; most units take 1,200
 _LARGE_BATCH = 1024  # rows of a batch that is suspected if no network explains the outputs (budget)
+_SAMPLES_OF_ONE = 200  # samples of X by which one of several outputs is chosen (budget)
 _PROBED = 20  # samples of X that set the scale of the outputs (budget)
 
 
@@ -53,6 +56,8 @@ class Reading:
     activations : tuple of str
         The output's is ``identity`` if in doubt, and for logits.
     detected : ActivationEvidence or None
+    one : tuple of (OneOutput, Reading) or None
+        The reading of one of several outputs, from which these are recovered.
     """
 
     oracle: Oracle
@@ -60,6 +65,7 @@ class Reading:
     spread: float
     activations: tuple[str, str]
     detected: ActivationEvidence | None = None
+    one: tuple | None = None
 
 
 def observe(model, oracle, X, options):
@@ -67,6 +73,10 @@ def observe(model, oracle, X, options):
     probed = _probe(oracle, X)
     if oracle.response == "predict" and oracle.input_range is None and options.activations[1] == "auto":
         yield from _before_outputs(model, oracle, X, options, *probed[:2])
+        if (sigmoids := SigmoidOutputs.accepts(oracle, probed[1])) is not None and not has_known_activations(model):
+            hidden = None if options.activations[0] == "auto" else options.activations[0]
+            through = _through_one(Reading(oracle, probed[0], probed[2], (hidden, "sigmoid")), sigmoids, hidden)
+            yield from [] if through is None else [through]
     yield from _plain_readings(model, oracle, X, options, probed)
 
 
@@ -132,7 +142,8 @@ def _plain_readings(model, oracle, X, options, probed=None):
 def pose(reading, model, options, rng):
     """The problem of a reading: widths, held-out samples, pipeline, and what the input range leaves undetermined."""
     oracle, activations, pipeline = reading.oracle, reading.activations, Pipeline.of(options)
-    widths, discover = _widths_to_recover(options.layer_widths, oracle.n_outputs, activations[1], reading.detected)
+    linear = "identity" if isinstance(activations[1], Clip) else activations[1]
+    widths, discover = _widths_to_recover(options.layer_widths, oracle.n_outputs, linear, reading.detected)
     if must_stay_near_center(oracle, pipeline.extractor, activations[0], widths, options.strategy):
         pipeline = pipeline.near_data()
     problem = Problem(
@@ -148,8 +159,16 @@ def pose(reading, model, options, rng):
         rng=rng,
         log=StageLog(options.verbose),
         detected=reading.detected,
+        one=None if reading.one is None else (reading.one[0], partial(_pose_one, reading.one[1], model, options, rng)),
     )
     return problem if oracle.output_bounds is not None else replace(problem, prediction=predict_determined(problem))
+
+
+def _pose_one(reading, model, options, rng):
+    """The problem of a reading of one output."""
+    widths = options.layer_widths
+    widths = (*widths[:-1], 1) if isinstance(widths, tuple | list) else widths
+    return pose(reading, model, replace(options, layer_widths=widths), rng)
 
 
 def _query_held_out(oracle, X, spread, rng, n_check):
@@ -308,9 +327,38 @@ def _before_activation(reading):
     hidden, output = reading.activations
     if hidden not in PIECEWISE or output not in INVERSES or reading.oracle.response != "predict":
         return reading
-    inner = ActivatedOutputs(output).apply(reading.oracle)
-    inner.standardize_outputs(inner(evenly_spaced_rows(inner.from_inputs(reading.X), _PROBED)))
-    return replace(reading, oracle=inner, activations=(hidden, "identity"))
+    if reading.oracle.n_outputs > 1:
+        return _through_one(reading, ActivatedOutputs(output), hidden)
+    return replace(
+        reading,
+        oracle=_standardized(ActivatedOutputs(output).apply(reading.oracle), reading.X),
+        activations=(hidden, "identity"),
+    )
+
+
+def _standardized(oracle, X):
+    """An oracle whose outputs are scaled by those at some samples."""
+    oracle.standardize_outputs(oracle(evenly_spaced_rows(oracle.from_inputs(X), _PROBED)))
+    return oracle
+
+
+def _through_one(reading, before, hidden=None):
+    """The reading of several outputs from the one of them whose values `before` are lost least; None if it is linear.
+
+    Few inputs leave the values of all of them. `hidden` is the activation of the hidden units, detected if None.
+    """
+    oracle = reading.oracle
+    Y = oracle(evenly_spaced_rows(oracle.from_inputs(reading.X), _SAMPLES_OF_ONE))
+    one = OneOutput(int(np.argmax(np.mean(before.kept(Y), axis=0))), before)
+    inner = _standardized(one.oracle(oracle), reading.X)
+    hidden = _between_plateaus(inner) if hidden is None else hidden
+    if hidden is None:
+        return None
+    return replace(
+        reading,
+        activations=(hidden, before.activation),
+        one=(one, Reading(inner, reading.X, reading.spread, (hidden, "identity"))),
+    )
 
 
 def _saturates(name):
@@ -367,14 +415,13 @@ def _clipped_readings(reading, options, within=np.inf):
         bounds = clipped_range(oracle, evenly_spaced_rows(oracle.from_inputs(reading.X), _PROBED), within)
         if bounds is None:
             return []
-        oracle = oracle.with_response("predict")
-        oracle.standardize_outputs(oracle(evenly_spaced_rows(oracle.from_inputs(reading.X), _PROBED)))
-        oracle.output_bounds = bounds
-        if options.activations[0] == "auto":
-            hidden = _between_plateaus(oracle)
+        before, oracle = ClippedOutputs(*bounds), oracle.with_response("predict")
+        hidden = None if options.activations[0] == "auto" else hidden
+        reading = Reading(oracle, reading.X, reading.spread, (hidden, before.activation))
+        through = _through_one(reading, before, hidden)
     except (BlackBoxError, OutOfBudgetError):
         return []
-    return [] if hidden is None else [Reading(oracle, reading.X, reading.spread, (hidden, "identity"))]
+    return [] if through is None else [through]
 
 
 def _between_plateaus(oracle):
