@@ -232,7 +232,10 @@ def _undetermined(problem, best, redundant):
     """Why the weights may be wrong, empty if they are determined or units are redundant; and whether it is known."""
     exact = best.error < problem.options.tol and problem.held_out.noise_std is None and not any(redundant)
     try:
-        return undetermined_weights(best.network, best.error) if exact else "", True
+        network = best.network
+        if problem.one is not None:  # which determines the hidden layers by its values before the activation
+            network = FeedforwardNetwork(network.weights, network.biases, network.activations[0])
+        return undetermined_weights(network, best.error) if exact else "", True
     except OutOfBudgetError:
         return "", False
 

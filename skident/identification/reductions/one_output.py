@@ -43,7 +43,7 @@ class OneOutput:
         column = Oracle(
             _Column(oracle.raw_outputs, self.index), oracle.n_inputs, input_range=oracle.input_range, **place
         )
-        column.outputs = oracle.outputs
+        column.outputs, column.n_outputs = oracle.outputs, 1
         return self.outputs.of(self.index).apply(column)
 
     def apply(self, problem):

@@ -195,7 +195,7 @@ class SigmoidOutputs(ActivatedOutputs):
         if far is None or far.min() < 0.0 or far.max() > 1.0:
             return None
         gap = np.minimum(far, 1.0 - far)
-        return cls() if np.mean((gap > 0.0) & (gap < _NEAR_BOUND)) > _MORE_NEAR * _NEAR_BOUND else None
+        return cls() if np.sum((gap > 0.0) & (gap < _NEAR_BOUND)) >= _FEWEST else None
 
     def kept(self, Y):
         """As above: large log-odds are lost, but not small ones."""
