@@ -40,6 +40,7 @@ _NEAR = 100.0  # distance, in sqrt(D) standard deviations, within which plateaus
 _DETECTION_QUERIES = 500  # of the detection of activations at least, of linear outputs; most units take 1,200
 _LARGE_BATCH = 1024  # rows of a batch that is suspected if no network explains the outputs (budget)
 _SAMPLES_OF_ONE = 200  # samples of X by which one of several outputs is chosen (budget)
+_TRIED_OUTPUTS = 2  # of several outputs, one after the other (budget)
 _PROBED = 20  # samples of X that set the scale of the outputs (budget)
 
 
@@ -75,8 +76,7 @@ def observe(model, oracle, X, options):
         yield from _before_outputs(model, oracle, X, options, *probed[:2])
         if (sigmoids := SigmoidOutputs.accepts(oracle, probed[1])) is not None and not has_known_activations(model):
             hidden = None if options.activations[0] == "auto" else options.activations[0]
-            through = _through_one(Reading(oracle, probed[0], probed[2], (hidden, "sigmoid")), sigmoids, hidden)
-            yield from [] if through is None else [through]
+            yield from _through_one(Reading(oracle, probed[0], probed[2], (hidden, "sigmoid")), sigmoids, hidden)
     yield from _plain_readings(model, oracle, X, options, probed)
 
 
@@ -96,7 +96,7 @@ def _before_outputs(model, oracle, X, options, X_in, Y):
         except NotIdentified:  # what comes before these outputs is no network: perhaps they are others
             pass
         return
-    inner.standardize_outputs(inner(evenly_spaced_rows(inner.from_inputs(X_in), _PROBED)))
+    _standardized(inner, X_in)
     hidden = _between_plateaus(inner) if options.activations[0] == "auto" else options.activations[0]
     if hidden is not None:
         yield Reading(inner, X_in, 1.0, (hidden, "identity"))
@@ -124,16 +124,16 @@ def _plain_readings(model, oracle, X, options, probed=None):
         refuse(_recognized(recognize_calibration, oracle, X_in), options)
         oracle = oracle.with_response("predict_proba")
         X_in, _, spread = _probe(oracle, X)
-    reading = _before_activation(Reading(oracle, X_in, spread, activations, detected))
+    reading, clipped = Reading(oracle, X_in, spread, activations, detected), False
     # Without activation detection no far output is known yet: a clip is searched once the first methods have run.
-    early = detected is not None and _may_clip(reading, model, options)
-    clipped = _clipped_readings(reading, options, _NEAR) if early else []
-    yield from clipped
-    yield reading
+    for early in _clipped_readings(reading, model, options, _NEAR) if detected is not None else ():
+        yield early
+        clipped = True
+    yield from _before_activation(reading)
     if behind_probabilities and activations[0] != "tanh":  # saturated probabilities look piecewise linear
         yield Reading(oracle, X_in, spread, ("tanh", activations[1]))
-    if not clipped and _may_clip(reading, model, options):
-        yield from _clipped_readings(reading, options)
+    if not clipped:
+        yield from _clipped_readings(reading, model, options)
     yield from _rival_readings(reading, options)
     if _saturates(options.activations[0]) and (beside := _beside_linear_part(oracle, X, model, options)) is not None:
         yield beside
@@ -323,17 +323,15 @@ def _beside_linear_part(oracle, X, model, options):
 
 
 def _before_activation(reading):
-    """The reading of the values before an activation of the outputs with limits, behind piecewise linear units."""
+    """Yield readings of the values before an activation of the outputs with limits, behind piecewise linear units."""
     hidden, output = reading.activations
     if hidden not in PIECEWISE or output not in INVERSES or reading.oracle.response != "predict":
-        return reading
-    if reading.oracle.n_outputs > 1:
-        return _through_one(reading, ActivatedOutputs(output), hidden)
-    return replace(
-        reading,
-        oracle=_standardized(ActivatedOutputs(output).apply(reading.oracle), reading.X),
-        activations=(hidden, "identity"),
-    )
+        yield reading
+    elif reading.oracle.n_outputs > 1:
+        yield from _through_one(reading, ActivatedOutputs(output), hidden)
+    else:
+        inner = _standardized(ActivatedOutputs(output).apply(reading.oracle), reading.X)
+        yield replace(reading, oracle=inner, activations=(hidden, "identity"))
 
 
 def _standardized(oracle, X):
@@ -343,22 +341,19 @@ def _standardized(oracle, X):
 
 
 def _through_one(reading, before, hidden=None):
-    """The reading of several outputs from the one of them whose values `before` are lost least; None if it is linear.
+    """Yield readings of several outputs from one of them, first that whose values `before` are lost least.
 
-    Few inputs leave the values of all of them. `hidden` is the activation of the hidden units, detected if None.
+    Few inputs keep the values of all of them. `hidden` is the activation of the hidden units, detected if None.
     """
-    oracle = reading.oracle
-    Y = oracle(evenly_spaced_rows(oracle.from_inputs(reading.X), _SAMPLES_OF_ONE))
-    one = OneOutput(int(np.argmax(np.mean(before.kept(Y), axis=0))), before)
-    inner = _standardized(one.oracle(oracle), reading.X)
-    hidden = _between_plateaus(inner) if hidden is None else hidden
-    if hidden is None:
-        return None
-    return replace(
-        reading,
-        activations=(hidden, before.activation),
-        one=(one, Reading(inner, reading.X, reading.spread, (hidden, "identity"))),
-    )
+    oracle, X = reading.oracle, reading.X
+    kept = np.mean(before.kept(oracle(evenly_spaced_rows(oracle.from_inputs(X), _SAMPLES_OF_ONE))), axis=0)
+    for k in np.argsort(-kept, kind="stable")[:_TRIED_OUTPUTS]:
+        one = OneOutput(int(k), before)
+        inner = _standardized(one.oracle(oracle), X)
+        names = (_between_plateaus(inner) if hidden is None else hidden), "identity"
+        if names[0] is not None:
+            one = one, Reading(inner, X, reading.spread, names)
+            yield replace(reading, activations=(names[0], before.activation), one=one)
 
 
 def _saturates(name):
@@ -401,27 +396,21 @@ def _are_relu_logits(oracle):
     return _between_plateaus(oracle) == "relu"
 
 
-def _may_clip(reading, model, options):
-    """Whether plateaus of the outputs could be a clip."""
-    linear = reading.activations[1] == "identity" and options.activations[0] != "hard_tanh"
-    oracle = reading.oracle
-    return linear and not oracle.restricted and not has_known_activations(model)
-
-
-def _clipped_readings(reading, options, within=np.inf):
-    """The reading as a network whose outputs are clipped, in a list; empty if they are not."""
-    oracle, hidden = reading.oracle, reading.activations[0]
+def _clipped_readings(reading, model, options, within=np.inf):
+    """Yield readings as a network whose outputs are clipped; none if they are not."""
+    oracle, (hidden, output) = reading.oracle, reading.activations
+    linear = output == "identity" and options.activations[0] != "hard_tanh"
+    if not linear or oracle.restricted or has_known_activations(model):
+        return
     try:
         bounds = clipped_range(oracle, evenly_spaced_rows(oracle.from_inputs(reading.X), _PROBED), within)
         if bounds is None:
-            return []
+            return
         before, oracle = ClippedOutputs(*bounds), oracle.with_response("predict")
         hidden = None if options.activations[0] == "auto" else hidden
-        reading = Reading(oracle, reading.X, reading.spread, (hidden, before.activation))
-        through = _through_one(reading, before, hidden)
+        yield from _through_one(Reading(oracle, reading.X, reading.spread, reading.activations), before, hidden)
     except (BlackBoxError, OutOfBudgetError):
-        return []
-    return [] if through is None else [through]
+        return
 
 
 def _between_plateaus(oracle):

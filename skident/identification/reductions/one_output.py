@@ -98,8 +98,9 @@ def _values(outputs, activation, Y, oracle):
     """Values before each output (n,), and their errors, infinite where they are lost."""
     error = EPS * np.abs(Y) + (0.0 if oracle.accuracy.exact else oracle.accuracy.std)
     Z, error = inverse(activation if isinstance(activation, str) else "identity", Y, error)
-    error = np.where(outputs.kept(Y), error, np.inf)
-    return zip(Z.T, np.maximum(error, EPS * np.abs(Z)).T, strict=True)
+    kept = outputs.kept(Y)
+    size = np.max(np.abs(Z), axis=0, where=kept, initial=np.finfo(float).tiny)
+    return zip(Z.T, np.where(kept, np.maximum(error, EPS * size), np.inf).T, strict=True)
 
 
 def _fit(H, z, error):

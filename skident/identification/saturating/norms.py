@@ -59,19 +59,17 @@ def refine_norms(oracle, first, activation, *, noise=None):
 
 def _where_outputs_are_kept(oracle, first, steps):
     """Points (m, D) of the units' hyperplanes, and outputs (m, k, m_L) at steps (m, k, D) from them."""
-    points, rng, F = first.points.copy(), np.random.RandomState(0), None
-    lengths = np.linalg.norm(points, axis=1, keepdims=True)
+    points, rng = first.points.copy(), np.random.RandomState(0)
+    lengths, some, F = np.linalg.norm(points, axis=1, keepdims=True), np.arange(len(points)), None
     for _ in range(_PLACES):
-        some = np.arange(len(points)) if F is None else np.flatnonzero(lost)
-        if F is not None:
-            points[some] = first.points[some] + random_tangents(first.directions.T[some], lengths[some], rng)
         Y, error = oracle.query((points[some, None] + steps[some]).reshape(-1, oracle.n_inputs))
-        Y, error = Y.reshape(len(some), steps.shape[1], -1), np.isinf(error).reshape(len(some), -1).any(axis=1)
-        if F is None:
-            F, lost = Y, error
-        F[some], lost[some] = Y, error
-        if not lost.any():
+        Y = Y.reshape(len(some), steps.shape[1], -1)
+        F = Y if F is None else F
+        F[some] = Y
+        some = some[np.isinf(error).reshape(len(some), -1).any(axis=1)]
+        if not len(some):
             break
+        points[some] = first.points[some] + random_tangents(first.directions.T[some], lengths[some], rng)
     return points, F
 
 
