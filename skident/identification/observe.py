@@ -19,11 +19,11 @@ from skident.oracle.black_box import (
 )
 from skident.oracle.clipping import detect_clipped_inputs
 
-from .activation import ActivationEvidence, classify_near_center, detect_activation, detect_within_range
+from .activation import ActivationEvidence, between_plateaus, detect_activation, detect_within_range
 from .activation.calibration import recognize_calibration
 from .activation.linear_skip import far_linear_part
 from .activation.other_models import CLEAR, discrete_columns, recognize_labels, recognize_other_model
-from .activation.outputs import INVERSES, PreActivationOracle
+from .activation.outputs import INVERSES
 from .activation.plateaus import clipped_range
 from .activation.sharp_bends import recognize_sharp_bends
 from .diagnosis import refuse_sentinel
@@ -31,7 +31,7 @@ from .methods.near_data import predict_determined
 from .methods.relu import ACTIVATIONS as PIECEWISE
 from .problem import HeldOut, Pipeline, Problem
 from .query_points import evenly_spaced_rows, held_out_points, must_stay_near_center, samples_in_range
-from .reductions.one_output import OneOutput
+from .reductions.one_output import standardized, through_one
 from .reductions.outputs import KINDS, ActivatedOutputs, ClippedOutputs, LinearSkip, LogProbabilities, SigmoidOutputs
 
 __all__ = ["Reading", "sharp_bends_of", "observe", "pose", "refuse", "refuse_large_batches"]
@@ -39,8 +39,6 @@ __all__ = ["Reading", "sharp_bends_of", "observe", "pose", "refuse", "refuse_lar
 _NEAR = 100.0  # distance, in sqrt(D) standard deviations, within which plateaus are searched first
 _DETECTION_QUERIES = 500  # of the detection of activations at least, of linear outputs; most units take 1,200
 _LARGE_BATCH = 1024  # rows of a batch that is suspected if no network explains the outputs (budget)
-_SAMPLES_OF_ONE = 200  # samples of X by which one of several outputs is chosen (budget)
-_TRIED_OUTPUTS = 2  # of several outputs, one after the other (budget)
 _PROBED = 20  # samples of X that set the scale of the outputs (budget)
 
 
@@ -76,7 +74,7 @@ def observe(model, oracle, X, options):
         yield from _before_outputs(model, oracle, X, options, *probed[:2])
         if (sigmoids := SigmoidOutputs.accepts(oracle, probed[1])) is not None and not has_known_activations(model):
             hidden = None if options.activations[0] == "auto" else options.activations[0]
-            yield from _through_one(Reading(oracle, probed[0], probed[2], (hidden, "sigmoid")), sigmoids, hidden)
+            yield from through_one(Reading(oracle, probed[0], probed[2], (hidden, "sigmoid")), sigmoids, hidden)
     yield from _plain_readings(model, oracle, X, options, probed)
 
 
@@ -96,8 +94,8 @@ def _before_outputs(model, oracle, X, options, X_in, Y):
         except NotIdentified:  # what comes before these outputs is no network: perhaps they are others
             pass
         return
-    _standardized(inner, X_in)
-    hidden = _between_plateaus(inner) if options.activations[0] == "auto" else options.activations[0]
+    standardized(inner, X_in)
+    hidden = between_plateaus(inner) if options.activations[0] == "auto" else options.activations[0]
     if hidden is not None:
         yield Reading(inner, X_in, 1.0, (hidden, "identity"))
 
@@ -328,32 +326,10 @@ def _before_activation(reading):
     if hidden not in PIECEWISE or output not in INVERSES or reading.oracle.response != "predict":
         yield reading
     elif reading.oracle.n_outputs > 1:
-        yield from _through_one(reading, ActivatedOutputs(output), hidden)
+        yield from through_one(reading, ActivatedOutputs(output), hidden)
     else:
-        inner = _standardized(ActivatedOutputs(output).apply(reading.oracle), reading.X)
+        inner = standardized(ActivatedOutputs(output).apply(reading.oracle), reading.X)
         yield replace(reading, oracle=inner, activations=(hidden, "identity"))
-
-
-def _standardized(oracle, X):
-    """An oracle whose outputs are scaled by those at some samples."""
-    oracle.standardize_outputs(oracle(evenly_spaced_rows(oracle.from_inputs(X), _PROBED)))
-    return oracle
-
-
-def _through_one(reading, before, hidden=None):
-    """Yield readings of several outputs from one of them, first that whose values `before` are lost least.
-
-    Few inputs keep the values of all of them. `hidden` is the activation of the hidden units, detected if None.
-    """
-    oracle, X = reading.oracle, reading.X
-    kept = np.mean(before.kept(oracle(evenly_spaced_rows(oracle.from_inputs(X), _SAMPLES_OF_ONE))), axis=0)
-    for k in np.argsort(-kept, kind="stable")[:_TRIED_OUTPUTS]:
-        one = OneOutput(int(k), before)
-        inner = _standardized(one.oracle(oracle), X)
-        names = (_between_plateaus(inner) if hidden is None else hidden), "identity"
-        if names[0] is not None:
-            one = one, Reading(inner, X, reading.spread, names)
-            yield replace(reading, activations=(names[0], before.activation), one=one)
 
 
 def _saturates(name):
@@ -393,7 +369,7 @@ def _are_relu_logits(oracle):
     """Whether outputs are logits of rounded probabilities, piecewise linear near the center."""
     if oracle.response != "predict_proba" or not oracle.precision.is_coarse_binary or oracle.input_range is not None:
         return False
-    return _between_plateaus(oracle) == "relu"
+    return between_plateaus(oracle) == "relu"
 
 
 def _clipped_readings(reading, model, options, within=np.inf):
@@ -408,31 +384,25 @@ def _clipped_readings(reading, model, options, within=np.inf):
             return
         before, oracle = ClippedOutputs(*bounds), oracle.with_response("predict")
         hidden = None if options.activations[0] == "auto" else hidden
-        yield from _through_one(Reading(oracle, reading.X, reading.spread, reading.activations), before, hidden)
+        yield from through_one(Reading(oracle, reading.X, reading.spread, reading.activations), before, hidden)
     except (BlackBoxError, OutOfBudgetError):
         return
 
 
-def _between_plateaus(oracle):
-    """The activation of units where no outputs are lost, as on plateaus; None if these are linear."""
-    shape = classify_near_center(PreActivationOracle(oracle, "identity"), np.random.RandomState(0))
-    return {"piecewise": "relu", "curved": "tanh", "linear": None}[shape]
-
-
 def _rival_readings(reading, options):
-    """The reading with the rival of an uncertain output activation, in a list; only if widths are given."""
-    detected, widths = reading.detected, options.layer_widths
+    """Yield the reading with the rival of an uncertain output activation; only if widths are given."""
+    detected, widths, hidden = reading.detected, options.layer_widths, reading.activations[0]
     given = detected is None or options.activations[1] != "auto" or widths is None or isinstance(widths, str)
     rival = None if given else detected.output.rival
     if rival is None or not detected.usable or not get_activation(detected.name).saturating:
-        return []
-    detected = replace(detected, output=replace(detected.output, name=rival, rival="identity"))
-    logits = detected.output.gives_probabilities(reading.oracle.n_outputs)
-    oracle = reading.oracle.with_response("predict_proba" if logits else "predict")
+        return
+    oracle = reading.oracle.with_response("predict")
+    rivals = replace(reading, oracle=oracle, activations=(hidden, rival), detected=None)
     try:
-        X, outputs, spread = _probe(oracle, reading.X)
+        if rival == "sigmoid":
+            yield from through_one(rivals, SigmoidOutputs(), hidden)
+        else:
+            oracle.standardize_outputs(_probe(oracle, reading.X)[1], rival)
+            yield rivals
     except (BlackBoxError, OutOfBudgetError):
-        return []
-    activations = reading.activations[0], "identity" if logits else rival
-    oracle.standardize_outputs(outputs, activations[1])
-    return [Reading(oracle, X, spread, activations, detected)]
+        return

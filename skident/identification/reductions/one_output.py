@@ -11,12 +11,17 @@ from skident.linalg import lapack
 from skident.network import FeedforwardNetwork
 from skident.oracle import Oracle
 
+from ..activation import between_plateaus
 from ..activation.outputs import inverse
 from ..attempt import max_error_over_deviation
 from ..constants import SPREADS
+from ..query_points import evenly_spaced_rows
 
-__all__ = ["OneOutput"]
+__all__ = ["OneOutput", "standardized", "through_one"]
 
+_PROBED = 20  # samples of X that set the scale of the outputs (budget)
+_SAMPLES = 200  # samples of X by which one of several outputs is chosen (budget)
+_TRIED = 2  # of several outputs, one after the other (budget)
 _PER_COEFFICIENT = 3.0  # values per coefficient of an output, at first (budget)
 _ALIKE = 1e3  # times the least error of a value, up to which errors count as equal: few values would decide otherwise
 _DETERMINED = 1e-3  # smallest singular value, columns scaled to norm 1, of values that determine all coefficients
@@ -59,6 +64,28 @@ class OneOutput:
         network = FeedforwardNetwork([*one.weights[:-1], coef[:-1]], [*one.biases[:-1], coef[-1]], *names)
         error = max_error_over_deviation(held_out.outputs, network(held_out.inputs))
         return replace(attempt, network=network, error=error, sample=None, extractor=None, completion=None)
+
+
+def standardized(oracle, X):
+    """An oracle whose outputs are scaled by those at some samples."""
+    oracle.standardize_outputs(oracle(evenly_spaced_rows(oracle.from_inputs(X), _PROBED)))
+    return oracle
+
+
+def through_one(reading, before, hidden=None):
+    """Yield readings of several outputs from one of them, first that whose values `before` are lost least.
+
+    Few inputs keep the values of all of them. `hidden` is the activation of the hidden units, detected if None.
+    """
+    oracle, X = reading.oracle, reading.X
+    kept = np.mean(before.kept(oracle(evenly_spaced_rows(oracle.from_inputs(X), _SAMPLES))), axis=0)
+    for k in np.argsort(-kept, kind="stable")[:_TRIED]:
+        one = OneOutput(int(k), before)
+        inner = standardized(one.oracle(oracle), X)
+        name = between_plateaus(inner) if hidden is None else hidden
+        if name is not None:
+            of_one = replace(reading, oracle=inner, activations=(name, "identity"), detected=None)
+            yield replace(reading, activations=(name, before.activation), one=(one, of_one))
 
 
 class _Column:
