@@ -214,6 +214,14 @@ def test_one_output_that_lacks_hidden_units_of_another(rng):
     np.testing.assert_allclose(found.predict(X), model(X), atol=1e-9)
 
 
+def test_an_output_that_is_always_zero_among_relu_outputs(rng):
+    network = make_network((8, 6, 3), activation="relu", output_activation="identity", random_state=4)
+    model, X = (lambda X: np.maximum(network(X), 0.0) * [1.0, 0.0, 1.0]), rng.standard_normal((100, 8))
+    found = NetworkIdentifier(model, random_state=0).fit(X)
+    assert found.report_.exact
+    np.testing.assert_allclose(found.predict(X), model(X), atol=1e-10)
+
+
 @pytest.mark.parametrize(("decimals", "n_classes"), [(2, 2), (3, 3), (4, 5)])
 def test_linear_classifiers_of_rounded_probabilities(decimals, n_classes, rng):
     """An error of a logit is that of a step at a probability of about a fifth, averaged over hundreds of samples."""
