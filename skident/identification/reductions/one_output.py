@@ -24,7 +24,7 @@ _SAMPLES = 200  # samples of X by which one of several outputs is chosen (budget
 _TRIED = 2  # of several outputs, one after the other (budget)
 _PER_COEFFICIENT = 3.0  # values per coefficient of an output, at first (budget)
 _ALIKE = 1e3  # times the least error of a value, up to which errors count as equal: few values would decide otherwise
-_SMALLEST = 1e-150  # size of the values of an output, at least: weights of one that is always 0 do not overflow
+_SMALLEST = 1e-100  # size of the values of an output, at least: weights of one that is always 0 do not overflow
 _DETERMINED = 1e-3  # smallest singular value, columns scaled to norm 1, of values that determine all coefficients
 
 
