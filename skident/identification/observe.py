@@ -26,6 +26,7 @@ from .activation.other_models import CLEAR, discrete_columns, recognize_labels, 
 from .activation.outputs import INVERSES
 from .activation.plateaus import clipped_range
 from .activation.sharp_bends import recognize_sharp_bends
+from .constants import PROBED
 from .diagnosis import refuse_sentinel
 from .methods.near_data import predict_determined
 from .methods.relu import ACTIVATIONS as PIECEWISE
@@ -39,7 +40,6 @@ __all__ = ["Reading", "sharp_bends_of", "observe", "pose", "refuse", "refuse_lar
 _NEAR = 100.0  # distance, in sqrt(D) standard deviations, within which plateaus are searched first
 _DETECTION_QUERIES = 500  # of the detection of activations at least, of linear outputs; most units take 1,200
 _LARGE_BATCH = 1024  # rows of a batch that is suspected if no network explains the outputs (budget)
-_PROBED = 20  # samples of X that set the scale of the outputs (budget)
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def _widths_to_recover(layer_widths, n_outputs, output_activation, detected):
 def _probe(oracle, X):
     """Samples in range, their first outputs, and the spread of validation samples; constant outputs are refused."""
     inside = samples_in_range(oracle, X)
-    return inside, *query_where_outputs_vary(oracle, evenly_spaced_rows(oracle.from_inputs(inside), _PROBED))
+    return inside, *query_where_outputs_vary(oracle, evenly_spaced_rows(oracle.from_inputs(inside), PROBED))
 
 
 def _may_be_another_model(detected, X, options):
@@ -287,7 +287,7 @@ def _detect_activations(oracle, model, outputs, options):
         return activations, None
     rng = np.random.RandomState(0)
     try:
-        accuracy = oracle.measure_accuracy(rng.standard_normal((_PROBED, oracle.n_inputs)), standardized, rng)
+        accuracy = oracle.measure_accuracy(rng.standard_normal((PROBED, oracle.n_inputs)), standardized, rng)
         if ranged:
             detected = detect_within_range(oracle, rng)
             return (detected.name, activations[1]), detected
@@ -349,7 +349,7 @@ def _detect_behind_probabilities(oracle, X, model, options, activations):
     """Activations and evidence from the probabilities themselves; as given, and None, if they are not recognized."""
     raw = Oracle(oracle.raw_outputs, oracle.n_inputs, center=oracle.center, scale=oracle.scale, budget=oracle.budget)
     try:
-        outputs = raw(evenly_spaced_rows(raw.from_inputs(X), _PROBED))
+        outputs = raw(evenly_spaced_rows(raw.from_inputs(X), PROBED))
         raw.standardize_outputs(outputs)
         detected = detect_activation(raw, np.random.RandomState(0))
         if _may_be_another_model(detected, X, options):
@@ -379,7 +379,7 @@ def _clipped_readings(reading, model, options, within=np.inf):
     if not linear or oracle.restricted or has_known_activations(model):
         return
     try:
-        bounds = clipped_range(oracle, evenly_spaced_rows(oracle.from_inputs(reading.X), _PROBED), within)
+        bounds = clipped_range(oracle, evenly_spaced_rows(oracle.from_inputs(reading.X), PROBED), within)
         if bounds is None:
             return
         before, oracle = ClippedOutputs(*bounds), oracle.with_response("predict")

@@ -13,7 +13,7 @@ __all__ = ["METHOD"]
 
 _OUTPUTS = 3  # queries per coefficient: rounding and noise average out
 _FEWEST = 40  # queries at least
-_FEWEST_COARSE, _MOST_COARSE = 40, 400  # queries per input of rounded probabilities: to refute a bend, and to fit
+_PER_INPUT = 400  # queries per input of rounded probabilities, of which a tenth refutes linear ones (budget)
 _SPREADS = (0.5, 1.0, 2.0)  # standard deviations of their inputs: nearer, fewer are lost
 _BIASED = 0.2  # bound of the error of a logit, beyond which rounding moves the mean of the logarithm by over 0.7 %
 _PAIRS = 20  # of opposite points (budget): half of them with a bend show units
@@ -38,9 +38,9 @@ class LinearFit:
         if problem.activations[0] != "identity" and not coarse and _bends(problem):
             return None
         with problem.log.stage("linear fit", oracle) as entry:
-            if coarse and _fit(*_coarse_samples(problem, _FEWEST_COARSE))[1] > _BEND:
+            if coarse and _fit(*_coarse_samples(problem, _PER_INPUT // 10))[1] > _BEND:
                 return None
-            samples = _coarse_samples(problem, _MOST_COARSE) if coarse else _samples(problem)
+            samples = _coarse_samples(problem, _PER_INPUT) if coarse else _samples(problem)
             A, entry["residual"] = _fit(*samples)
         network = FeedforwardNetwork([A[:-1]], [A[-1]], "identity", "identity")
         error = error_on_held_out(problem, network(problem.held_out.inputs))

@@ -14,14 +14,13 @@ from skident.oracle import Oracle
 from ..activation import between_plateaus
 from ..activation.outputs import inverse
 from ..attempt import max_error_over_deviation
-from ..constants import SPREADS
+from ..constants import PROBED, SPREADS
 from ..query_points import evenly_spaced_rows
 
 __all__ = ["OneOutput", "standardized", "through_one"]
 
-_PROBED = 20  # samples of X that set the scale of the outputs (budget)
 _SAMPLES = 200  # samples of X by which one of several outputs is chosen (budget)
-_TRIED = 2  # of several outputs, one after the other (budget)
+_TRIED_OUTPUTS = 2  # of several outputs, one after the other (budget)
 _PER_COEFFICIENT = 3.0  # values per coefficient of an output, at first (budget)
 _ALIKE = 1e3  # times the least error of a value, up to which errors count as equal: few values would decide otherwise
 _SMALLEST = 1e-100  # size of the values of an output, at least: weights of one that is always 0 do not overflow
@@ -69,7 +68,7 @@ class OneOutput:
 
 def standardized(oracle, X):
     """An oracle whose outputs are scaled by those at some samples."""
-    oracle.standardize_outputs(oracle(evenly_spaced_rows(oracle.from_inputs(X), _PROBED)))
+    oracle.standardize_outputs(oracle(evenly_spaced_rows(oracle.from_inputs(X), PROBED)))
     return oracle
 
 
@@ -80,7 +79,7 @@ def through_one(reading, before, hidden=None):
     """
     oracle, X = reading.oracle, reading.X
     kept = np.mean(before.kept(oracle(evenly_spaced_rows(oracle.from_inputs(X), _SAMPLES))), axis=0)
-    for k in np.argsort(-kept, kind="stable")[:_TRIED]:
+    for k in np.argsort(-kept, kind="stable")[:_TRIED_OUTPUTS]:
         one = OneOutput(int(k), before)
         inner = standardized(one.oracle(oracle), X)
         name = between_plateaus(inner) if hidden is None else hidden
