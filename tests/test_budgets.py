@@ -15,24 +15,24 @@ from tests.test_sizes import SOURCES, n_code_lines
 LINES = {
     "__init__": 49,
     "__main__": 3,
-    "audit": 1136,
+    "audit": 1134,
     "base": 626,
     "budget": 245,
-    "cli": 453,
-    "compression": 310,
+    "cli": 452,
+    "compression": 309,
     "datasets": 304,
-    "fitting": 2551,
+    "fitting": 2550,
     "hierarchical": 3082,
-    "identification": 24272,
+    "identification": 24481,
     "inspection": 550,
     "landscape": 2927,
     "linalg": 956,
     "metrics": 231,
-    "network": 3610,
+    "network": 3615,
     "optim": 647,
-    "oracle": 1611,
+    "oracle": 1610,
     "saddle": 1970,
-    "samples": 3358,
+    "samples": 3352,
     "training": 170,
 }
 # Calls of least squares, singular values and pseudo-inverses outside `linalg`, `optim` and `fitting`, their homes.
@@ -48,7 +48,7 @@ KERNELS = {
     "saddle": 5,
     "samples": 19,
 }
-CONSTANTS = {"budget": 430, "design": 2083, "rounding": 224, "statistical": 262, "tuned": 35}  # by class
+CONSTANTS = {"budget": 435, "design": 2087, "rounding": 226, "statistical": 263, "tuned": 35}  # by class
 _HOMES = ("linalg", "optim", "fitting")
 _NAMES = ("lstsq", "svd", "svdvals", "pinv")
 _FREE = 0.05  # share of the room that may be free, so that not every change has to count
