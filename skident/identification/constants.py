@@ -73,6 +73,7 @@ OUTPUTS_PER_UNKNOWN = 4.0  # of a linear fit
 POINTS_PER_UNIT = 4.5  # scalar equations per unit, which has three unknowns
 POLISHED = 3000  # parameters up to which polishing is quick; larger networks only if they explain too little
 POSITION_TOL = 1e-6  # distance of a critical point from a predicted one, in units of the line: chance is 1e-6 per line
+PROBED = 20  # samples of X that set the scale of the outputs (budget)
 QUANTILE = 0.8  # of the residuals, that gives their scale: decimals have many residuals near 0
 RADII = (0.5, 1.0, 3.0)  # standard deviations of random points
 RANK_TOL = 1e-9  # singular value or pivot over the largest, below which it is rounding of fitted weights

@@ -95,9 +95,10 @@ def _with_clip(problem, network):
     A bound of the reading is dropped if the network explains the plateau by itself. An extreme output that the network
     misses is a bound if the network clipped there explains it: an output whose clip the fit did not meet.
     """
+    bounds, network = network.output_range or problem.oracle.output_bounds, network.without_clip()
     if has_skip(problem.oracle) or network.activations[-1].symmetry != "linear":
         return network
-    bounds = problem.oracle.output_bounds or np.multiply.outer([-np.inf, np.inf], np.ones(network.n_outputs))
+    bounds = bounds or np.multiply.outer([-np.inf, np.inf], np.ones(network.n_outputs))
     low, high = (np.array(bound) for bound in bounds)
     for plateau in problem.oracle.extremes.plateaus():
         bound = high if plateau.side > 0 else low
@@ -116,15 +117,15 @@ def contradiction(problem, network):
 
     Empty if nothing does. The network has the model's own inputs and outputs, and agrees on the held-out samples.
     """
-    oracle, plain = problem.oracle, network
+    oracle = problem.oracle
     if oracle.response == "predict_proba":  # logits are lost far out; samples of X are compared as probabilities
         return network, "", True
-    network = _with_clip(problem, plain)
+    network = _with_clip(problem, network)
     if text := _missed_plateau(problem, network):
         return network, text, True
     try:
-        sets = _elsewhere(problem, plain)
-        network = _with_clip(problem, plain)  # these queries may have been the first to meet a clip
+        sets = _elsewhere(problem, network.without_clip())
+        network = _with_clip(problem, network)  # these queries may have been the first to meet a clip
         text = _missed_plateau(problem, network) or _differs(problem, network, sets)
         if not text and network.output_range is not None:
             text = _differs(problem, network, [_queried(problem, *_beside_borders(problem, network))])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from skident.base.parameters import check_layer_widths
 from skident.base.progress import StageLog
-from skident.network import get_activation
+from skident.network import Clip, get_activation
 from skident.oracle import BlackBoxError, NotIdentified, Oracle, OutOfBudgetError
 from skident.oracle.black_box import (
     has_known_activations,
@@ -18,26 +19,27 @@ from skident.oracle.black_box import (
 )
 from skident.oracle.clipping import detect_clipped_inputs
 
-from .activation import ActivationEvidence, classify_near_center, detect_activation, detect_within_range
+from .activation import ActivationEvidence, between_plateaus, detect_activation, detect_within_range
 from .activation.calibration import recognize_calibration
 from .activation.linear_skip import far_linear_part
 from .activation.other_models import CLEAR, discrete_columns, recognize_labels, recognize_other_model
-from .activation.outputs import INVERSES, PreActivationOracle
+from .activation.outputs import INVERSES
 from .activation.plateaus import clipped_range
 from .activation.sharp_bends import recognize_sharp_bends
+from .constants import PROBED
 from .diagnosis import refuse_sentinel
 from .methods.near_data import predict_determined
 from .methods.relu import ACTIVATIONS as PIECEWISE
 from .problem import HeldOut, Pipeline, Problem
 from .query_points import evenly_spaced_rows, held_out_points, must_stay_near_center, samples_in_range
-from .reductions.outputs import KINDS, ActivatedOutputs, LinearSkip, LogProbabilities
+from .reductions.one_output import standardized, through_one
+from .reductions.outputs import KINDS, ActivatedOutputs, ClippedOutputs, LinearSkip, LogProbabilities, SigmoidOutputs
 
 __all__ = ["Reading", "sharp_bends_of", "observe", "pose", "refuse", "refuse_large_batches"]
 
 _NEAR = 100.0  # distance, in sqrt(D) standard deviations, within which plateaus are searched first
 _DETECTION_QUERIES = 500  # of the detection of activations at least, of linear outputs; most units take 1,200
 _LARGE_BATCH = 1024  # rows of a batch that is suspected if no network explains the outputs (budget)
-_PROBED = 20  # samples of X that set the scale of the outputs (budget)
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ class Reading:
     activations : tuple of str
         The output's is ``identity`` if in doubt, and for logits.
     detected : ActivationEvidence or None
+    one : tuple of (OneOutput, Reading) or None
+        The reading of one of several outputs, from which these are recovered.
     """
 
     oracle: Oracle
@@ -60,6 +64,7 @@ class Reading:
     spread: float
     activations: tuple[str, str]
     detected: ActivationEvidence | None = None
+    one: tuple | None = None
 
 
 def observe(model, oracle, X, options):
@@ -67,6 +72,9 @@ def observe(model, oracle, X, options):
     probed = _probe(oracle, X)
     if oracle.response == "predict" and oracle.input_range is None and options.activations[1] == "auto":
         yield from _before_outputs(model, oracle, X, options, *probed[:2])
+        if (sigmoids := SigmoidOutputs.accepts(oracle, probed[1])) is not None and not has_known_activations(model):
+            hidden = None if options.activations[0] == "auto" else options.activations[0]
+            yield from through_one(Reading(oracle, probed[0], probed[2], (hidden, "sigmoid")), sigmoids, hidden)
     yield from _plain_readings(model, oracle, X, options, probed)
 
 
@@ -86,8 +94,8 @@ def _before_outputs(model, oracle, X, options, X_in, Y):
         except NotIdentified:  # what comes before these outputs is no network: perhaps they are others
             pass
         return
-    inner.standardize_outputs(inner(evenly_spaced_rows(inner.from_inputs(X_in), _PROBED)))
-    hidden = _between_plateaus(inner) if options.activations[0] == "auto" else options.activations[0]
+    standardized(inner, X_in)
+    hidden = between_plateaus(inner) if options.activations[0] == "auto" else options.activations[0]
     if hidden is not None:
         yield Reading(inner, X_in, 1.0, (hidden, "identity"))
 
@@ -114,16 +122,16 @@ def _plain_readings(model, oracle, X, options, probed=None):
         refuse(_recognized(recognize_calibration, oracle, X_in), options)
         oracle = oracle.with_response("predict_proba")
         X_in, _, spread = _probe(oracle, X)
-    reading = _before_activation(Reading(oracle, X_in, spread, activations, detected))
+    reading, clipped = Reading(oracle, X_in, spread, activations, detected), False
     # Without activation detection no far output is known yet: a clip is searched once the first methods have run.
-    early = detected is not None and _may_clip(reading, model, options)
-    clipped = _clipped_readings(reading, options, _NEAR) if early else []
-    yield from clipped
-    yield reading
+    for early in _clipped_readings(reading, model, options, _NEAR) if detected is not None else ():
+        yield early
+        clipped = True
+    yield from _before_activation(reading)
     if behind_probabilities and activations[0] != "tanh":  # saturated probabilities look piecewise linear
         yield Reading(oracle, X_in, spread, ("tanh", activations[1]))
-    if not clipped and _may_clip(reading, model, options):
-        yield from _clipped_readings(reading, options)
+    if not clipped:
+        yield from _clipped_readings(reading, model, options)
     yield from _rival_readings(reading, options)
     if _saturates(options.activations[0]) and (beside := _beside_linear_part(oracle, X, model, options)) is not None:
         yield beside
@@ -132,7 +140,8 @@ def _plain_readings(model, oracle, X, options, probed=None):
 def pose(reading, model, options, rng):
     """The problem of a reading: widths, held-out samples, pipeline, and what the input range leaves undetermined."""
     oracle, activations, pipeline = reading.oracle, reading.activations, Pipeline.of(options)
-    widths, discover = _widths_to_recover(options.layer_widths, oracle.n_outputs, activations[1], reading.detected)
+    linear = "identity" if isinstance(activations[1], Clip) else activations[1]
+    widths, discover = _widths_to_recover(options.layer_widths, oracle.n_outputs, linear, reading.detected)
     if must_stay_near_center(oracle, pipeline.extractor, activations[0], widths, options.strategy):
         pipeline = pipeline.near_data()
     problem = Problem(
@@ -148,8 +157,16 @@ def pose(reading, model, options, rng):
         rng=rng,
         log=StageLog(options.verbose),
         detected=reading.detected,
+        one=None if reading.one is None else (reading.one[0], partial(_pose_one, reading.one[1], model, options, rng)),
     )
     return problem if oracle.output_bounds is not None else replace(problem, prediction=predict_determined(problem))
+
+
+def _pose_one(reading, model, options, rng):
+    """The problem of a reading of one output."""
+    widths = options.layer_widths
+    widths = (*widths[:-1], 1) if isinstance(widths, tuple | list) else widths
+    return pose(reading, model, replace(options, layer_widths=widths), rng)
 
 
 def _query_held_out(oracle, X, spread, rng, n_check):
@@ -187,7 +204,7 @@ def _widths_to_recover(layer_widths, n_outputs, output_activation, detected):
 def _probe(oracle, X):
     """Samples in range, their first outputs, and the spread of validation samples; constant outputs are refused."""
     inside = samples_in_range(oracle, X)
-    return inside, *query_where_outputs_vary(oracle, evenly_spaced_rows(oracle.from_inputs(inside), _PROBED))
+    return inside, *query_where_outputs_vary(oracle, evenly_spaced_rows(oracle.from_inputs(inside), PROBED))
 
 
 def _may_be_another_model(detected, X, options):
@@ -270,7 +287,7 @@ def _detect_activations(oracle, model, outputs, options):
         return activations, None
     rng = np.random.RandomState(0)
     try:
-        accuracy = oracle.measure_accuracy(rng.standard_normal((_PROBED, oracle.n_inputs)), standardized, rng)
+        accuracy = oracle.measure_accuracy(rng.standard_normal((PROBED, oracle.n_inputs)), standardized, rng)
         if ranged:
             detected = detect_within_range(oracle, rng)
             return (detected.name, activations[1]), detected
@@ -304,13 +321,15 @@ def _beside_linear_part(oracle, X, model, options):
 
 
 def _before_activation(reading):
-    """The reading of the values before an activation of the outputs with limits, behind piecewise linear units."""
+    """Yield readings of the values before an activation of the outputs with limits, behind piecewise linear units."""
     hidden, output = reading.activations
     if hidden not in PIECEWISE or output not in INVERSES or reading.oracle.response != "predict":
-        return reading
-    inner = ActivatedOutputs(output).apply(reading.oracle)
-    inner.standardize_outputs(inner(evenly_spaced_rows(inner.from_inputs(reading.X), _PROBED)))
-    return replace(reading, oracle=inner, activations=(hidden, "identity"))
+        yield reading
+    elif reading.oracle.n_outputs > 1:
+        yield from through_one(reading, ActivatedOutputs(output), hidden)
+    else:
+        inner = standardized(ActivatedOutputs(output).apply(reading.oracle), reading.X)
+        yield replace(reading, oracle=inner, activations=(hidden, "identity"))
 
 
 def _saturates(name):
@@ -330,7 +349,7 @@ def _detect_behind_probabilities(oracle, X, model, options, activations):
     """Activations and evidence from the probabilities themselves; as given, and None, if they are not recognized."""
     raw = Oracle(oracle.raw_outputs, oracle.n_inputs, center=oracle.center, scale=oracle.scale, budget=oracle.budget)
     try:
-        outputs = raw(evenly_spaced_rows(raw.from_inputs(X), _PROBED))
+        outputs = raw(evenly_spaced_rows(raw.from_inputs(X), PROBED))
         raw.standardize_outputs(outputs)
         detected = detect_activation(raw, np.random.RandomState(0))
         if _may_be_another_model(detected, X, options):
@@ -350,53 +369,40 @@ def _are_relu_logits(oracle):
     """Whether outputs are logits of rounded probabilities, piecewise linear near the center."""
     if oracle.response != "predict_proba" or not oracle.precision.is_coarse_binary or oracle.input_range is not None:
         return False
-    return _between_plateaus(oracle) == "relu"
+    return between_plateaus(oracle) == "relu"
 
 
-def _may_clip(reading, model, options):
-    """Whether plateaus of the outputs could be a clip."""
-    linear = reading.activations[1] == "identity" and options.activations[0] != "hard_tanh"
-    oracle = reading.oracle
-    return linear and not oracle.restricted and not has_known_activations(model)
-
-
-def _clipped_readings(reading, options, within=np.inf):
-    """The reading as a network whose outputs are clipped, in a list; empty if they are not."""
-    oracle, hidden = reading.oracle, reading.activations[0]
+def _clipped_readings(reading, model, options, within=np.inf):
+    """Yield readings as a network whose outputs are clipped; none if they are not."""
+    oracle, (hidden, output) = reading.oracle, reading.activations
+    linear = output == "identity" and options.activations[0] != "hard_tanh"
+    if not linear or oracle.restricted or has_known_activations(model):
+        return
     try:
-        bounds = clipped_range(oracle, evenly_spaced_rows(oracle.from_inputs(reading.X), _PROBED), within)
+        bounds = clipped_range(oracle, evenly_spaced_rows(oracle.from_inputs(reading.X), PROBED), within)
         if bounds is None:
-            return []
-        oracle = oracle.with_response("predict")
-        oracle.standardize_outputs(oracle(evenly_spaced_rows(oracle.from_inputs(reading.X), _PROBED)))
-        oracle.output_bounds = bounds
-        if options.activations[0] == "auto":
-            hidden = _between_plateaus(oracle)
+            return
+        before, oracle = ClippedOutputs(*bounds), oracle.with_response("predict")
+        hidden = None if options.activations[0] == "auto" else hidden
+        yield from through_one(Reading(oracle, reading.X, reading.spread, reading.activations), before, hidden)
     except (BlackBoxError, OutOfBudgetError):
-        return []
-    return [] if hidden is None else [Reading(oracle, reading.X, reading.spread, (hidden, "identity"))]
-
-
-def _between_plateaus(oracle):
-    """The activation of units where no outputs are lost, as on plateaus; None if these are linear."""
-    shape = classify_near_center(PreActivationOracle(oracle, "identity"), np.random.RandomState(0))
-    return {"piecewise": "relu", "curved": "tanh", "linear": None}[shape]
+        return
 
 
 def _rival_readings(reading, options):
-    """The reading with the rival of an uncertain output activation, in a list; only if widths are given."""
-    detected, widths = reading.detected, options.layer_widths
+    """Yield the reading with the rival of an uncertain output activation; only if widths are given."""
+    detected, widths, hidden = reading.detected, options.layer_widths, reading.activations[0]
     given = detected is None or options.activations[1] != "auto" or widths is None or isinstance(widths, str)
     rival = None if given else detected.output.rival
     if rival is None or not detected.usable or not get_activation(detected.name).saturating:
-        return []
-    detected = replace(detected, output=replace(detected.output, name=rival, rival="identity"))
-    logits = detected.output.gives_probabilities(reading.oracle.n_outputs)
-    oracle = reading.oracle.with_response("predict_proba" if logits else "predict")
+        return
+    oracle = reading.oracle.with_response("predict")
+    rivals = replace(reading, oracle=oracle, activations=(hidden, rival), detected=None)
     try:
-        X, outputs, spread = _probe(oracle, reading.X)
+        if rival == "sigmoid":
+            yield from through_one(rivals, SigmoidOutputs(), hidden)
+        else:
+            oracle.standardize_outputs(_probe(oracle, reading.X)[1], rival)
+            yield rivals
     except (BlackBoxError, OutOfBudgetError):
-        return []
-    activations = reading.activations[0], "identity" if logits else rival
-    oracle.standardize_outputs(outputs, activations[1])
-    return [Reading(oracle, X, spread, activations, detected)]
+        return

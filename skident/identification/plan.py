@@ -107,7 +107,8 @@ def plan(problem):
 
 def _linear_first(problem):
     """A linear fit of logits: lost ones bend as activation boundaries and curved units do; few queries decide."""
-    logits = problem.detected is not None and problem.oracle.response == "predict_proba"
+    logits = problem.oracle.response == "predict_proba"
+    logits &= problem.detected is not None or problem.oracle.precision.kind == "decimals"
     return [Step(linear.METHOD, "", "logits may be linear")] if logits else []
 
 

@@ -142,6 +142,8 @@ class Problem:
         Evidence for the activations, if they were detected.
     prediction : Prediction or None
         What outputs within the input range determine, if most parameters remain undetermined.
+    one : tuple of (OneOutput, callable) or None
+        One of several outputs from which these are recovered, and what poses its problem.
     """
 
     model: object
@@ -157,6 +159,7 @@ class Problem:
     log: StageLog
     detected: ActivationEvidence | None = None
     prediction: object | None = None
+    one: tuple | None = None
 
     @property
     def identifies_logits(self):

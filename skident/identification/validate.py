@@ -11,7 +11,7 @@ from skident.fitting.pruning import redundant_units
 from skident.network import FeedforwardNetwork, center_outputs, change_inputs, change_outputs
 from skident.oracle import OutOfBudgetError, probability_error
 
-from .attempt import Attempt, design_where_units_vary, max_error_over_deviation, relative_to_deviation
+from .attempt import Attempt, design_where_units_vary, error_on_held_out, relative_to_deviation
 from .contradictions import ROUNDING_STDS, contradiction, undetermined_signs, undetermined_weights
 from .diagnosis import clipping_hint, probability_hint
 from .further_samples import PROBABILITY_TOL, FurtherSamples, compare_further
@@ -232,7 +232,10 @@ def _undetermined(problem, best, redundant):
     """Why the weights may be wrong, empty if they are determined or units are redundant; and whether it is known."""
     exact = best.error < problem.options.tol and problem.held_out.noise_std is None and not any(redundant)
     try:
-        return undetermined_weights(best.network, best.error) if exact else "", True
+        network = best.network
+        if problem.one is not None:  # which determines the hidden layers by its values before the activation
+            network = FeedforwardNetwork(network.weights, network.biases, network.activations[0])
+        return undetermined_weights(network, best.error) if exact else "", True
     except OutOfBudgetError:
         return "", False
 
@@ -259,7 +262,7 @@ def _at_own_inputs(network, problem):
     some = evenly_spaced_rows(X, _ROUNDING_SAMPLES)
     # Every input may be off by a unit in its last place, and w^T x + b loses about as much again.
     rounding = 2.0 * np.finfo(float).eps * np.einsum("nki,ni->nk", np.abs(network.jacobian(some)), np.abs(some))
-    return max_error_over_deviation(held_out.outputs, network(X)), relative_to_deviation(rounding, held_out.outputs)
+    return error_on_held_out(problem, network(X)), relative_to_deviation(rounding, held_out.outputs)
 
 
 def _compare_probabilities(oracle, X, network):

@@ -20,7 +20,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 from torch import nn
 
-from skident.network import ACTIVATIONS, Activation, FeedforwardNetwork, leaky_relu
+from skident.datasets import make_network
+from skident.network import ACTIVATIONS, Activation, FeedforwardNetwork, bounded, leaky_relu
 
 X = np.random.default_rng(0).normal(size=(40, 4))
 Y = np.sin(X[:, 0]) + X[:, 1] * X[:, 2]
@@ -577,3 +578,14 @@ def test_without_onnx_the_extra_is_named(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(ImportError, match=r"ONNX models need onnx.*pip install 'skident\[onnx\]'"):
         random_network((3, 2)).to_onnx()
+
+
+@pytest.mark.parametrize("base", ["tanh", "sigmoid"])
+def test_outputs_between_bounds_are_read_as_such(base, tmp_path, rng):
+    plain = make_network((4, 5, 2), activation="relu", output_activation="identity", random_state=0)
+    network = FeedforwardNetwork(plain.weights, plain.biases, "relu", bounded(base, [-1.5, 2.0], [0.5, 2.5]))
+    path, X = tmp_path / "bounded.onnx", rng.standard_normal((20, 4))
+    network.to_onnx(path)
+    found = FeedforwardNetwork.from_onnx(path)
+    assert found.layer_widths == (5, 2) and found.output_activation.startswith(base)
+    np.testing.assert_allclose(found(X), network(X), atol=1e-13)

@@ -13,6 +13,7 @@ from common import format_table
 from registry import part
 from skident import NetworkIdentifier
 from skident.datasets import make_network
+from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
 
 FIRST_SEED = seed_ranges.EVERYDAY.start
@@ -26,16 +27,23 @@ def actor(Z, rng):
     return low + (high - low) * (np.tanh(Z) + 1.0) / 2.0
 
 
-PLAIN = lambda Z, rng: Z  # noqa: E731
+def clipped(Z, rng):
+    return np.clip(Z, -rng.uniform(0.3, 1.5, Z.shape[1]), rng.uniform(0.3, 1.5, Z.shape[1]))
+
+
 ROWS = [
-    ("actor 8-16-3", (8, 16, 3), "relu", actor),
-    ("actor 8-12-8-3", (8, 12, 8, 3), "relu", actor),
-    ("score 10-16-1", (10, 16, 1), "relu", lambda Z, rng: 100.0 * expit(Z)),
-    ("log-probabilities 10-16-4", (10, 16, 4), "relu", lambda Z, rng: log_softmax(Z, axis=1)),
-    ("log-probabilities 10-16-4", (10, 16, 4), "tanh", lambda Z, rng: log_softmax(Z, axis=1)),
-    ("exponential 10-16-1", (10, 16, 1), "relu", lambda Z, rng: np.exp(Z)),
-    ("300-12-10-1", (300, 12, 10, 1), "relu", PLAIN),
-    ("1000-20-1", (1000, 20, 1), "relu", PLAIN),
+    *[("actor", shape, "relu", actor) for shape in ((8, 16, 3), (8, 12, 8, 3))],
+    ("score", (10, 16, 1), "relu", lambda Z, rng: 100.0 * expit(Z)),
+    *[("log-probabilities", (10, 16, 4), name, lambda Z, rng: log_softmax(Z, axis=1)) for name in ("relu", "tanh")],
+    ("exponential", (10, 16, 1), "relu", lambda Z, rng: np.exp(Z)),
+    *[
+        (f"sigmoids, output weights of sd {sd}", shape, name, lambda Z, rng, sd=sd: expit(4.0 * sd * Z))
+        for sd in (1, 5, 20, 100)
+        for shape, name in (((20, 16, 5), "relu"), ((20, 16, 5), "tanh"), ((200, 16, 5), "tanh"))
+    ],
+    *[("ReLU outputs", shape, "relu", lambda Z, rng: np.maximum(Z, 0.0)) for shape in ((8, 16, 3), (8, 10, 6, 3))],
+    *[("clips", shape, "relu", clipped) for shape in ((8, 16, 3), (8, 10, 6, 3))],
+    *[("plain", shape, "relu", lambda Z, rng: Z) for shape in ((300, 12, 10, 1), (1000, 20, 1))],
 ]
 
 
@@ -50,24 +58,17 @@ def _fitted(model, X):
 
 
 def _trial(widths, activation, outputs, seed):
-    network = make_network(
-        widths, activation=activation, output_activation="identity", random_state=seed, bias_scale=0.3
-    )
+    names = {"activation": activation, "output_activation": "identity"}
+    network = make_network(widths, random_state=seed, bias_scale=0.3, **names)
     X = np.random.default_rng(seed).standard_normal((200, widths[0]))
     return _fitted(lambda X: outputs(network(X), np.random.default_rng(seed)), X)
 
 
 def _public(path):
     layers = np.load(path)
-    n = len(layers["activations"])
-
-    def model(X):
-        for i in range(n):
-            X = X @ layers[f"W{i}"] + layers[f"b{i}"]
-            X = np.maximum(X, 0.0) if i < n - 1 else X
-        return X
-
-    return _fitted(model, np.random.default_rng(0).standard_normal((200, layers["W0"].shape[0])))
+    n = range(len(layers["activations"]))
+    network = FeedforwardNetwork([layers[f"W{i}"] for i in n], [layers[f"b{i}"] for i in n], "relu")
+    return _fitted(network.__call__, np.random.default_rng(0).standard_normal((200, network.n_inputs)))
 
 
 @part("everyday", "reductions", seeds=seed_ranges.EVERYDAY)
@@ -75,7 +76,7 @@ def run(trials, quick):
     n, rows = trials or (1 if quick else N_CASES), []
     for j, (name, *case) in enumerate(ROWS):
         found = [_trial(*case, FIRST_SEED + OFFSET + 100 * j + i) for i in range(n)]
-        rows.append({"case": f"{name}, {case[1]}", "trials": found})
+        rows.append({"case": f"{name} {'-'.join(map(str, case[0]))}, {case[1]}", "trials": found})
     for path in sorted(PUBLIC.glob("mnist784_[83]*x2_1.npz")):
         rows.append({"case": path.stem, "trials": [_public(path)]})
     return {"rows": rows}
@@ -85,6 +86,5 @@ def tables(result):
     lines = []
     for row in result["rows"]:
         queries = [one["queries"] for one in row["trials"] if one["exact"]]
-        median = int(np.median(queries)) if queries else None
-        lines.append([row["case"], len(row["trials"]), len(queries), median])
+        lines.append([row["case"], len(row["trials"]), len(queries), int(np.median(queries)) if queries else None])
     return format_table(["model", "cases", "exact", "median queries"], lines)

@@ -15,7 +15,7 @@ from .intervals import find_interval, growing_profile, settling_profile
 from .outputs import OutputEvidence, PreActivationOracle, detect_output_activation
 from .windows import shape_in_windows
 
-__all__ = ["ActivationEvidence", "detect_activation", "detect_within_range"]
+__all__ = ["ActivationEvidence", "between_plateaus", "detect_activation", "detect_within_range"]
 
 _VOTES = 2  # units whose profiles must agree
 _MAX_LINES = 15  # searched for them; budget
@@ -104,6 +104,12 @@ def detect_within_range(oracle, rng):
     else:
         shape = shape_in_windows(oracle, oracle.accuracy.std, rng) or "curved"
     return ActivationEvidence(_BY_SHAPE[shape], "", where, [f"{shape} {where}"], oracle.n_queries - began)
+
+
+def between_plateaus(oracle):
+    """The activation of units where no outputs are lost, as on plateaus; None if these are linear."""
+    shape = classify_near_center(PreActivationOracle(oracle, "identity"), np.random.RandomState(0))
+    return None if shape == "linear" else _BY_SHAPE[shape]
 
 
 def _farthest(oracle):

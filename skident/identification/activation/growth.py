@@ -119,7 +119,11 @@ def _classify_on_lines(pre_activation, rng, reach, scale):
         ends = pre_activation.clip_to_range(np.stack([start - reach * direction, start + reach * direction]))
         Z, error = pre_activation.query(np.linspace(*ends, _NEAR_POINTS))
         bend, tol = np.abs(np.diff(Z, 2, axis=0)), scale * (error[:-2] + 2.0 * error[1:-1] + error[2:])
-        precise = np.isfinite(tol) & (tol < pre_activation.precise)
+        kept = np.isfinite(error).all(axis=1)
+        spread = (
+            np.maximum(1.0, np.std(Z[kept], axis=0)) if kept.any() else 1.0
+        )  # bends of steep values are larger, too
+        precise = np.isfinite(tol) & (tol < pre_activation.precise * spread)
         n_precise += int(precise.sum())
         tol = tol + ROUNDINGS * np.finfo(float).eps * np.abs(Z[1:-1])
         n_zero += int(np.sum(precise & (bend <= tol)))

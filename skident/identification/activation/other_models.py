@@ -250,7 +250,8 @@ def _far_out(oracle, rng):
         return _local_kernel(oracle, rng)
     rounding = np.finfo(float).eps * np.abs(Y).max(axis=(0, 1))
     spread = np.maximum(np.maximum(np.ptp(Y[-1], axis=0), rounding), np.finfo(float).tiny)
-    moves = [np.median(np.abs(Y[k + 1] - Y[k]) / spread) for k in (0, 1)]
+    moving = np.any(Y != Y[0], axis=0)  # outputs cut at 0 rest along half of the rays
+    moves = [np.median((np.abs(Y[k + 1] - Y[k]) / spread)[moving]) if moving.any() else 0.0 for k in (0, 1)]
     size = np.abs(Y[-1]).max() * float(oracle.accuracy.eps) * _ROUNDINGS + error
     on_rays = moves[1] < _ON_RAYS and moves[1] < 0.5 * moves[0] + size / spread.max()
     slopes = (Y[-1] - Y[1]) / (radii[2] - radii[1]) * (radii[1] - radii[0]) - (Y[1] - Y[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from ..saturating.separate_inputs import steps_of_sequence
 from ..smooth.single_layer import with_biases_from_profiles
 from .hidden_coordinates import ROUTE as hidden_coordinates_route
 from .hidden_coordinates import square_view, two_layers_in_hidden_coordinates
-from .saturating import FEW_UNITS, View, exact_view, fit_view
+from .saturating import FEW_UNITS, View, exact_view, fit_view, vertices_suffice
 from .second_layer import ROUTE as second_layer_route
 from .second_layer import second_layer_from_faces, second_layer_from_fit
 
@@ -108,7 +108,9 @@ def _best_network(problem, first):
 def _candidates(problem, first):
     """Networks that may explain the outputs, with one more hidden layer at a time."""
     m_1, m_L = len(first.biases), problem.oracle.n_outputs
-    yield from _one_hidden_layer(problem, first, m_1, m_L)
+    one_layer = yield from _one_hidden_layer(problem, first, m_1, m_L)
+    if one_layer and vertices_suffice(replace(problem, widths=(m_1, m_L))):
+        return
     linear = problem.activations[1] == "identity"  # else rounding near the limits of the output hides ranks
     if linear:
         yield from _second_layer(problem, second_layer_from_faces(problem, first))
@@ -150,6 +152,10 @@ def _refuse_separate_inputs(problem, first):
 
 
 def _one_hidden_layer(problem, first, m_1, m_L):
+    """The network of one hidden layer, if exact outputs at vertices are linear in the units' signs; whether they are.
+
+    Only errors of the first layer can be the cause then if its polish fails: steep units.
+    """
     stage = "one hidden layer (vertices)"
     network, residual = fit_view(problem, View("vertices", first), (m_1, m_L), stage, m_1 * m_L)
     if residual <= problem.fit_tol:
@@ -158,6 +164,7 @@ def _one_hidden_layer(problem, first, m_1, m_L):
             with problem.log.stage("first layer (profiles)", problem.oracle):
                 network = with_biases_from_profiles(problem.oracle, first, network, problem.rng)
         yield _Candidate(network, residual, "saturation, vertices")
+    return residual <= problem.fit_tol and problem.held_out.noise_std is None
 
 
 def _two_hidden_layers(problem, view, m_1, m_L):

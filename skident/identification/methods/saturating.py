@@ -16,7 +16,7 @@ from ..saturating.downstream import fit_downstream, prefers_small_starts
 from ..saturating.first_layer import FirstLayer, refuse_surplus
 from ..saturating.norms import norms_from_tails
 
-__all__ = ["DETECTED_UNITS", "FEW_UNITS", "METHOD", "View", "exact_view", "fit_view", "variants"]
+__all__ = ["DETECTED_UNITS", "FEW_UNITS", "METHOD", "View", "exact_view", "fit_view", "variants", "vertices_suffice"]
 
 _AMPLIFICATION = 1e4  # residual of biases from gradients over the error of the gradients (measured on random networks)
 _GOOD_RESIDUAL = 2e-8  # relative residual of biases from gradients that is rounding of differences
@@ -170,7 +170,7 @@ def _choose_view(problem, first, variant):
         view = exact_view(problem, first, problem.widths[1])
     if view is None:
         first = _with_norms_from_tails(problem, first)
-        edges = _observes_edges(problem, variant) and _enough_vertices(problem)
+        edges = _observes_edges(problem, variant) and vertices_suffice(problem)
         stem = problem.widths[0] <= FEW_UNITS or variant.stem
         view = View("edges" if edges else "stem" if stem else "vertices", first)
     return view
@@ -200,7 +200,7 @@ def _vertices_may_suffice(problem):
     return _several_outputs(problem) and not (wide and problem.oracle.response == "predict_proba")
 
 
-def _enough_vertices(problem):
+def vertices_suffice(problem):
     """Whether there are enough vertices to determine the layers after the first one."""
     m, D = problem.widths[0], problem.oracle.n_inputs
     n_vertices = 2.0 * sum(math.comb(m - 1, k) for k in range(min(m, D)))

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from .one_output import OneOutput
 from .span import FirstLayerSpan
 
 __all__ = ["Chain", "reduced"]
 
 
-_REDUCTIONS = (FirstLayerSpan,)  # each accepts a problem, or returns None; applies to it; inverts an attempt; prints
+_REDUCTIONS = (
+    OneOutput,
+    FirstLayerSpan,
+)  # each accepts a problem, or returns None; applies to it; inverts an attempt; prints
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import log_softmax, logsumexp
+from scipy.special import expit, log_softmax, logsumexp
 
 from skident.budget.constants import EPS, ROUNDINGS, SUM_TOL
-from skident.network import FeedforwardNetwork, bounded, center_outputs, get_activation, with_linear_skip
+from skident.network import FeedforwardNetwork, bounded, center_outputs, clip, get_activation, with_linear_skip
 from skident.oracle import BlackBoxError, NotIdentified, Oracle, are_probabilities, precision_of
 
 from ..activation.outputs import inverse
@@ -17,9 +17,11 @@ __all__ = [
     "KINDS",
     "ActivatedOutputs",
     "BoundedOutputs",
+    "ClippedOutputs",
     "ExponentialOutputs",
     "LinearSkip",
     "LogProbabilities",
+    "SigmoidOutputs",
     "has_skip",
     "refuse_refuted",
     "with_outputs",
@@ -37,12 +39,14 @@ _MORE_NEAR = 100.0  # times that share, from which bounds are approached smoothl
 _LEAST_RANGE = 1e-6  # of bounds over their size, from which their rounding leaves nine digits
 _LARGEST_LOG = 600.0  # of an exponential that does not overflow
 _LARGEST = 4.0  # value before tanh, sigmoid or erf up to which rounding of the outputs costs it three digits at most
+_LARGEST_ODDS = 16.0  # log-odds from which the rounding of a probability near 1 hides their ninth digit
 _CLEARLY = 20.0  # logarithm of outputs that grow faster than polynomials within `_NEAR`
 
 
 class Outputs:
     """Part of a reduction of outputs: the oracle of what comes before them, and the network with them again."""
 
+    activation = "identity"
     bound = None  # size beyond which values before the outputs are lost
     whole = True  # whether the network of `invert` has the outputs of the model
     roundings = 1.0  # error of values before the outputs, over that of the outputs, relative to their size
@@ -56,6 +60,10 @@ class Outputs:
         if self.bound is not None:
             inner.output_bounds = tuple(np.full(oracle.n_outputs, sign * self.bound) for sign in (-1.0, 1.0))
         return inner
+
+    def of(self, index):
+        """The reduction of one output alone."""
+        return self
 
     def forward(self, Z):
         """Outputs of the model, from those Z (n, m_L) of the network of `invert`."""
@@ -143,6 +151,15 @@ class ActivatedOutputs(Outputs):
     def __str__(self):
         return f"values before {self.name}"
 
+    @property
+    def activation(self):
+        """Of the outputs."""
+        return self.name
+
+    def kept(self, Y):
+        """Which outputs Y (n, m_L) keep the values before them."""
+        return np.abs(inverse(self.name, Y, 0.0)[0]) < _LARGEST
+
     def before(self, Y, X=None):
         """Values before outputs Y (n, m_L)."""
         return np.clip(inverse(self.name, Y, 0.0)[0], -_LARGEST, _LARGEST)
@@ -161,6 +178,63 @@ class ActivatedOutputs(Outputs):
     def invert(self, network):
         """The network with the activation."""
         return _with_activation(network, self.name)
+
+
+class SigmoidOutputs(ActivatedOutputs):
+    """Several outputs behind a sigmoid, which keeps small probabilities to full relative precision."""
+
+    def __init__(self):
+        super().__init__("sigmoid")
+
+    @classmethod
+    def accepts(cls, oracle, Y):
+        """Whether several outputs between 0 and 1, which do not sum to 1, come near these limits, but not to them."""
+        if Y.shape[1] == 1 or Y.min() < 0.0 or Y.max() > 1.0 or are_probabilities(Y, SUM_TOL):
+            return None
+        far = _samples(oracle, _APPROACHING)
+        if far is None or far.min() < 0.0 or far.max() > 1.0:
+            return None
+        gap = np.minimum(far, 1.0 - far)
+        return cls() if np.sum((gap > 0.0) & (gap < _NEAR_BOUND)) >= _FEWEST else None
+
+    def kept(self, Y):
+        """As above: large log-odds are lost, but not small ones."""
+        return (Y > np.finfo(float).tiny) & (Y < expit(_LARGEST_ODDS))
+
+    def apply(self, oracle):
+        """As above: the log-odds of a probability."""
+        return oracle.with_response("predict_proba")
+
+
+@dataclass(frozen=True)
+class ClippedOutputs(Outputs):
+    """Outputs clipped to bounds (m_L,), some of them infinite."""
+
+    low: np.ndarray
+    high: np.ndarray
+
+    @property
+    def activation(self):
+        """Of the outputs."""
+        return clip(self.low, self.high)
+
+    def kept(self, Y):
+        """Which outputs Y (n, m_L) are not clipped."""
+        return (self.low < Y) & (self.high > Y)
+
+    def of(self, index):
+        """The same for one output."""
+        return ClippedOutputs(self.low[[index]], self.high[[index]])
+
+    def before(self, Y, X=None):
+        """Values before the clip."""
+        return Y
+
+    def apply(self, oracle):
+        """As above, with the bounds."""
+        if np.isfinite([self.low, self.high]).any():
+            oracle.output_bounds = self.low, self.high
+        return oracle
 
 
 @dataclass(frozen=True)

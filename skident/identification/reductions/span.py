@@ -188,7 +188,7 @@ def lifted(oracle, network, basis, rng, accepted=0.0):
     end if further outputs are explained to rounding, or to an `accepted` error.
     """
     D, others = len(basis), lapack.null_space(basis.T).T
-    points, B = _points_where_all_units_act(network, basis, rng)
+    points, B = _points_where_all_units_act(oracle, network, basis, rng)
     far = oracle.query(points + _OUTSIDE * others[0])[1]
     step = _OUTSIDE if np.isfinite(far).all() else 1.0  # logits may be lost
     U, Y = oracle.query_precise(lambda n, factor: factor * rng.standard_normal((n, D)), _POOL)
@@ -209,7 +209,7 @@ def lifted(oracle, network, basis, rng, accepted=0.0):
     return network if errors[-1] <= min(errors) else best
 
 
-def _points_where_all_units_act(network, basis, rng):
+def _points_where_all_units_act(oracle, network, basis, rng):
     """The fewest points (n, D) of a pool in the span that determine all first units, and derivatives (n m_L, m_1).
 
     A unit that acts on no output at any of them, because units behind it are off, keeps the error of its weights. Each
@@ -217,6 +217,9 @@ def _points_where_all_units_act(network, basis, rng):
     """
     W, b, m = network.weights[0], network.biases[0], len(network.biases[0])
     pool = np.concatenate([design_points(basis.T @ W, b, _POOL + m, s, rng) for s in _RADII[:3]]) @ basis.T
+    if oracle.restricted:
+        kept = np.isfinite(oracle.query(pool)[1])
+        pool = pool[kept] if kept.any() else pool
     behind = network.with_parameters([np.eye(m), *network.weights[1:]], [np.zeros(m), *network.biases[1:]])
     B = behind.jacobian(pool @ W + b)  # (n, m_L, m_1)
     sizes = np.linalg.norm(B, axis=(0, 1))

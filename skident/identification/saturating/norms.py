@@ -29,6 +29,7 @@ __all__ = [
 
 _NODES = 24  # queries per unit: 10 coefficients of the highest degree and 2 unknowns leave 12 for the residual
 _RANGE = 3.5  # |z| up to which they reach, by the norm known so far: a step has done 99.8 % of its height
+_PLACES = 60  # on a hyperplane, at one of which a unit's logits should be kept on both sides (budget)
 _DEGREES = (1, 2, 3, 5, 9)  # of the downstream network as a polynomial in one unit's output
 _LOG_SCALES = (0.0, -0.5, 0.5)  # of the starts: norms known so far are mostly within a factor exp(0.5)
 _BATCH = 100  # problems per batch: 100 x 24 x 10 numbers fit into the processor's second cache
@@ -44,15 +45,32 @@ def refine_norms(oracle, first, activation, *, noise=None):
 
     With all other units saturated the outputs are a smooth function of this unit's output alone, so a polynomial of
     degree 9 in it leaves two unknowns. Exact to rounding if the downstream layers are gentle, to some per cent if they
-    are steep: see `norms_from_tails`. `noise` (m_L,) is the standard deviation of the outputs' noise.
+    are steep: see `norms_from_tails`. Elsewhere on the hyperplane if logits are lost, which looks like another shape.
+    `noise` (m_L,) is the standard deviation of the outputs' noise.
     """
-    norms = first.norms
     s = np.linspace(-_RANGE, _RANGE, _NODES)
-    U = first.points[:, None] + (s[None, :] / norms[:, None])[:, :, None] * first.directions.T[:, None]
-    z0 = np.sum(first.weights * first.points.T, axis=0) + first.biases
-    log_scale, offset = fit_shapes(s, query_block(oracle, U), z0, activation, noise=noise)
+    steps = (s[None, :] / first.norms[:, None])[:, :, None] * first.directions.T[:, None]
+    points, F = _where_outputs_are_kept(oracle, first, steps)
+    z0 = np.sum(first.weights * points.T, axis=0) + first.biases
+    log_scale, offset = fit_shapes(s, F, z0, activation, noise=noise)
     weights = first.weights * np.exp(log_scale)
-    return replace(first, weights=weights, biases=offset - np.sum(weights * first.points.T, axis=0))
+    return replace(first, weights=weights, biases=offset - np.sum(weights * points.T, axis=0))
+
+
+def _where_outputs_are_kept(oracle, first, steps):
+    """Points (m, D) of the units' hyperplanes, and outputs (m, k, m_L) at steps (m, k, D) from them."""
+    points, rng = first.points.copy(), np.random.RandomState(0)
+    lengths, some, F = np.linalg.norm(points, axis=1, keepdims=True), np.arange(len(points)), None
+    for _ in range(_PLACES):
+        Y, error = oracle.query((points[some, None] + steps[some]).reshape(-1, oracle.n_inputs))
+        Y = Y.reshape(len(some), steps.shape[1], -1)
+        F = Y if F is None else F
+        F[some] = Y
+        some = some[np.isinf(error).reshape(len(some), -1).any(axis=1)]
+        if not len(some):
+            break
+        points[some] = first.points[some] + random_tangents(first.directions.T[some], lengths[some], rng)
+    return points, F
 
 
 def unit_interval(z, g):

@@ -9,7 +9,7 @@ from onnx import TensorProto, checker, defs, helper, numpy_helper
 
 from skident.budget.constants import LONGEST_MESSAGE
 
-from ..activations import Clip
+from ..activations import Clip, bounded
 from .files import read_model
 from .operators import KNOWN, apply
 from .values import ENTRY, Allowance, BatchTensor, Step, unreadable
@@ -190,11 +190,14 @@ def _input(graph):
 def _assembled(rows, step):
     """Weights, biases and the two activations of a chain."""
     done, rest = rows.layers, rows.maps
-    if not rest and not rows.plain:  # something like 2 tanh(...): a layer of its own
+    last = done[-1].activation if done and not rest else "identity"
+    if not rest and not rows.plain and len(done) > 1 and last != done[-2].activation and _is_bounded(last, rows.scale):
+        last = bounded(last.name, *(np.asarray(rows.scale * limit + rows.offset) for limit in last.limits))
+    elif not rest and not rows.plain:  # something like 2 tanh(...): a layer of its own
         width = len(done[-1].maps[-1][1])
         step.allowance.spend(step, entries=width * width)
         rest = ((np.diag(np.broadcast_to(rows.scale, width)), np.broadcast_to(rows.offset, width)),)
-    output = done[-1].activation if not rest else "identity"
+    output = last if not rest else "identity"
     hidden = done if rest else done[:-1]
     for one, other in itertools.pairwise(hidden):
         if one.activation != other.activation:
@@ -210,6 +213,11 @@ def _assembled(rows, step):
         return [W for W, _ in layers], [b for _, b in layers], "identity", output
     layers = [_joined(maps, step) for maps in groups]
     return [W for W, _ in layers], [b for _, b in layers], hidden[0].activation, output
+
+
+def _is_bounded(activation, scale):
+    """Whether outputs behind an activation, multiplied by `scale`, lie between two bounds."""
+    return activation.name in ("tanh", "sigmoid", "erf") and bool(np.all(scale > 0.0))
 
 
 def _joined(maps, step):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.special import expit, log_softmax
+from scipy.special import expit, log_softmax, softmax
 from sklearn.exceptions import ConvergenceWarning
 
 from skident import NetworkIdentifier, NetworkVerifier
@@ -162,3 +162,73 @@ def test_constant_inputs_among_many(rng):
     X[:, 10:] = 0.5
     found = NetworkIdentifier(lambda X: network(X), random_state=0).fit(X)
     assert found.report_.exact and found.layer_widths_ == (5, 1)
+
+
+def sigmoids(widths, activation, sd, seed):
+    network = make_network(widths, activation=activation, output_activation="identity", random_state=seed)
+    last = sd * np.random.default_rng(seed).standard_normal(network.weights[-1].shape)
+    network = network.with_parameters([*network.weights[:-1], last], network.biases)
+    return lambda X: expit(network(X))
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize("sd", [5.0, 100.0])
+def test_several_sigmoid_outputs_through_one_of_them(activation, sd, rng):
+    """Few inputs keep the log-odds of all outputs."""
+    model, X = sigmoids((10, 8, 4), activation, sd, 1), rng.standard_normal((100, 10))
+    found = NetworkIdentifier(model, random_state=0).fit(X)
+    assert found.report_.exact and found.layer_widths_ == (8, 4)
+    assert "has the hidden layers of all" in found.report_.reductions[0]
+    np.testing.assert_allclose(found.predict(X), model(X), atol=1e-9)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_clips_of_unequal_level_per_output(activation, rng):
+    network = make_network((6, 5, 3), activation=activation, output_activation="identity", random_state=3)
+    X = rng.standard_normal((200, 6))
+    low, high = (np.diag(np.quantile(network(X), q, axis=0)) for q in ([0.05, 0.1, 0.15], [0.9, 0.95, 0.85]))
+    found = NetworkIdentifier(lambda X: np.clip(network(X), low, high), random_state=0).fit(X)
+    assert found.report_.exact and found.layer_widths_ == (5, 3)
+    np.testing.assert_array_equal(found.network_.output_range, (low, high))
+
+
+def test_an_output_that_is_mostly_zero_among_relu_outputs(rng):
+    """LayerNorm is not what outputs that rest along half of the rays show."""
+    network = make_network((8, 6, 3), activation="relu", output_activation="identity", random_state=4)
+    shift = [0.0, 0.0, np.quantile(network(rng.standard_normal((500, 8)))[:, 2], 0.9)]
+    model, X = (lambda X: np.maximum(network(X) - shift, 0.0)), rng.standard_normal((100, 8))
+    found = NetworkIdentifier(model, random_state=0).fit(X)
+    assert found.report_.exact
+    np.testing.assert_allclose(found.predict(X), model(X), atol=1e-10)
+
+
+def test_one_output_that_lacks_hidden_units_of_another(rng):
+    """The first choice does not explain all outputs: the next output, or the next reading, does."""
+    network = make_network((6, 5, 2), activation="tanh", output_activation="identity", random_state=0)
+    last = 8.0 * network.weights[-1]
+    last[0, 0] = 0.0
+    network = network.with_parameters([network.weights[0], last], network.biases)
+    model, X = (lambda X: expit(network(X))), rng.standard_normal((100, 6))
+    found = NetworkIdentifier(model, random_state=0).fit(X)
+    assert found.report_.exact
+    np.testing.assert_allclose(found.predict(X), model(X), atol=1e-9)
+
+
+def test_an_output_that_is_always_zero_among_relu_outputs(rng):
+    network = make_network((8, 6, 3), activation="relu", output_activation="identity", random_state=4)
+    model, X = (lambda X: np.maximum(network(X), 0.0) * [1.0, 0.0, 1.0]), rng.standard_normal((100, 8))
+    found = NetworkIdentifier(model, random_state=0).fit(X)
+    assert found.report_.exact
+    np.testing.assert_allclose(found.predict(X), model(X), atol=1e-10)
+
+
+@pytest.mark.parametrize(("decimals", "n_classes"), [(2, 2), (3, 3), (4, 5)])
+def test_linear_classifiers_of_rounded_probabilities(decimals, n_classes, rng):
+    """An error of a logit is that of a step at a probability of about a fifth, averaged over hundreds of samples."""
+    W, X = rng.standard_normal((6, n_classes)), rng.standard_normal((200, 6))
+    model = lambda X: softmax(X @ W, axis=1).round(decimals)  # noqa: E731
+    with pytest.warns(ConvergenceWarning, match="noise or rounding"):
+        found = NetworkIdentifier(model, response_method="predict_proba", random_state=0).fit(X)
+    assert found.report_.agrees and len(found.layer_widths_) == 1
+    true = W[:, 1:] - W[:, :1] if n_classes == 2 else W - W.mean(axis=1, keepdims=True)
+    assert np.abs(found.network_.weights[0] - true).max() < 0.5 * 10.0**-decimals

@@ -64,3 +64,15 @@ def test_default_call(activation, shape):
     assert parameter_error(network, found.network_) < 1e-9
     assert found.report_.reductions == [f"span of the first layer ({shape[1]} of {shape[0]} inputs)"]
     assert "reduced: span" in str(found.report_)
+
+
+def test_inputs_of_which_most_are_constant(rng):
+    """Constant inputs get weight 0 and a scale of their own, so that the span is that of the others."""
+    network = make_network((84, 6, 3), activation="relu", output_activation="identity", random_state=0)
+    moving = np.arange(784) % 9 == 0
+    moving[np.flatnonzero(moving)[84:]] = False
+    X = np.where(moving, rng.standard_normal((200, 784)), 0.5)
+    model = lambda X: network(X[:, moving])  # noqa: E731
+    found = NetworkIdentifier(model, random_state=0).fit(X)
+    assert found.report_.exact
+    np.testing.assert_allclose(found.predict(X), model(X), atol=1e-8)
