@@ -15,7 +15,7 @@ _STRICT = 0.05  # of the farthest distance, in the first round: the nearest ones
 _STARTS = 40  # per round, at least
 _STEPS = 60  # of Gauss-Newton per start (budget)
 _DEFLATED_STEPS = 15  # of these, in the subspace less the projections of known products
-_SAME_COSINE = 0.999  # of two vectors that are copies of one
+_SAME_COSINE = 0.997  # of products of two vectors that are copies of one, up to factors of their entries
 _MAX_ENTRY_STEP = 0.5  # of a unit vector
 _FIRST_DAMPING = 1e-2  # relative to the mean of the diagonal
 
@@ -41,21 +41,21 @@ def vectors_of_products(basis, n_features, sets, rng, farthest, *, weights=1.0, 
     each is recovered once.
     """
     m, found, deflated = basis.shape[1], np.zeros((0, n_features)), basis
+    known = np.zeros((0, len(sets)))
     for limit in farthest * np.geomspace(_STRICT, 1.0, n_rounds):
         V = rng.standard_normal((max(n_starts, 3 * (m - len(found))), n_features))
         V, distances = _descend(V, deflated, basis, (sets, weights))
+        products = _unit(weights * products_of_entries(V, sets))
         for i in np.argsort(distances):
             if distances[i] > limit or len(found) >= 2 * m:
                 break
-            if not len(found) or np.abs(found @ V[i]).max() < _SAME_COSINE:
-                found = np.vstack([found, V[i]])
+            if np.abs(known @ products[i]).max(initial=0.0) < _SAME_COSINE:
+                found, known = np.vstack([found, V[i]]), np.vstack([known, products[i]])
         if len(found) >= m:
             break
         if len(found):
-            known = _unit(weights * products_of_entries(found, sets))
             deflated = basis @ lapack.qr((known @ basis).T, mode="complete")[0][:, len(found) :]
-    products = _unit(weights * products_of_entries(found, sets))
-    distances = np.linalg.norm(products - (products @ basis) @ basis.T, axis=1)
+    distances = np.linalg.norm(known - (known @ basis) @ basis.T, axis=1)
     best = np.argsort(distances)[:m]
     return found[best], distances[best]
 

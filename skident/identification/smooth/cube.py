@@ -18,6 +18,7 @@ __all__ = [
     "Cube",
     "Face",
     "RecoveredNetwork",
+    "outputs_of",
     "preactivations_of",
     "rays_of_one_unit",
     "saturated",
@@ -34,7 +35,6 @@ _RAYS = 4000  # random rays per face (budget); no queries
 _RAYS_PER_VERTEX = 6  # rays per vertex: many reach the same one
 _FEW_VERTICES = 4.0  # vertices per point below which half of the levels lie between saturation and 0
 _LEVEL = 1.5  # standard deviation of these levels
-_HELD = 2  # points per unit that is held at a level: opposite rays
 _RAYS_OF_ONE_UNIT = 400  # budget of rays along one unit's hyperplane
 _NEAREST_QUANTILE = 0.25  # of these rays, by the distance where all other units saturate; leaves 100 to choose from
 
@@ -42,6 +42,12 @@ _NEAREST_QUANTILE = 0.25  # of these rays, by the distance where all other units
 def preactivations_of(g, outputs):
     """Pre-activations at which a unit's outputs, mapped from their limits to [-1, 1], are these."""
     return _INVERSES[g.name](np.clip(outputs, _ROUNDING - 1.0, 1.0 - _ROUNDING))
+
+
+def outputs_of(g, preactivations):
+    """Outputs of a unit, mapped from their limits to [-1, 1]."""
+    low, high = g.limits
+    return (2.0 * g(preactivations) - low - high) / (high - low)
 
 
 def saturated(activation, noise):
@@ -83,7 +89,7 @@ def rays_of_one_unit(weights, biases, unit, n_rays, rng, *, margin, farthest):
 class Face:
     """Points (n, D) where the units `free` (k,) are at z = 0, and all units at Z (n, m).
 
-    The inputs change by ``t @ moves[i]`` if free pre-activations change by t (k,); `moves` is (n or 1, k, D).
+    The inputs change by ``t @ moves`` if free pre-activations change by t (k,).
     """
 
     free: np.ndarray
@@ -93,8 +99,13 @@ class Face:
 
     def __getitem__(self, rows):
         """The face at some of its points."""
-        moves = self.moves if len(self.moves) != len(self.points) else self.moves[rows]
-        return Face(self.free, self.points[rows], moves, self.Z[rows])
+        return Face(self.free, self.points[rows], self.moves, self.Z[rows])
+
+    def at_levels(self, levels):
+        """The face at other pre-activations (n, k) of the free units, its points in turn."""
+        face = self[np.arange(len(levels)) % len(self.points)]
+        face.Z[:, self.free] = levels
+        return replace(face, points=face.points + levels @ self.moves)
 
 
 @dataclass(frozen=True)
@@ -129,41 +140,24 @@ class Cube:
         """Outputs (..., P) at points X (..., D)."""
         return self.query(X.reshape(-1, X.shape[-1])).reshape(*X.shape[:-1], self.n_outputs)
 
-    def face(self, free, n, n_rays=_RAYS, held=False):
+    def face(self, free, n, n_rays=_RAYS):
         """The `Face` of units `free`, of at most n points with different signs of the other units, the nearest ones.
 
-        With m <= D all pre-activations are chosen. Where there are few signs, half of them lie in between. With m > D
-        and few signs, others may be `held` at levels in between, one per pair of points.
+        With m <= D all pre-activations are chosen. Where there are few signs, half of them lie in between.
         """
         free, (D, m) = np.asarray(free, dtype=int), self.shape
         others = np.setdiff1d(np.arange(m), free)
         if m <= D:
             return self._free_face(free, others, n)
-        points, Z = self._saturated(free, n, n_rays)
-        moves = (lapack.pinv(self.weights[:, free]) if len(free) else np.zeros((0, D)))[None]
-        if not held or len(points) >= n:
-            return Face(free, points, moves, Z)
-        parts = [(points, Z, np.repeat(moves, len(points), axis=0))]
-        for _ in range(-(-(n - len(points)) // _HELD)):
-            unit, level = self.rng.choice(others), _LEVEL * self.rng.standard_normal()
-            points, Z = self._saturated(np.append(free, unit), _HELD, _RAYS_OF_ONE_UNIT, level)
-            moves = lapack.pinv(self.weights[:, np.append(free, unit)])[:-1]
-            parts.append((points, Z, np.repeat(moves[None], len(points), axis=0)))
-        points, Z, moves = (np.concatenate(part)[:n] for part in zip(*parts, strict=True))
-        return Face(free, points, moves, Z)
-
-    def _saturated(self, free, n, n_rays, level=0.0):
-        """Points (<= n, D) where some units are at z = 0, the last of them at a level, and Z (n, m) there."""
-        others, biases = np.setdiff1d(np.arange(self.shape[1]), free), self.biases.copy()
-        biases[free[-1:]] -= level
-        base, rays, steps, signs = saturating_rays(self.weights, biases, free, _MARGIN, n_rays, self.rng)
+        base, rays, steps, signs = saturating_rays(self.weights, self.biases, free, _MARGIN, n_rays, self.rng)
         order = np.argsort(steps)
         order = order[steps[order] < self.farthest]
         first = np.sort(np.unique(np.packbits(signs[order] > 0, axis=1), axis=0, return_index=True)[1])
         chosen = order[first][:n]
-        Z = np.zeros((len(chosen), self.shape[1]))
-        Z[:, free[-1:]], Z[:, others] = level, _MARGIN * signs[chosen]
-        return base + steps[chosen, None] * rays[chosen], Z
+        Z = np.zeros((len(chosen), m))
+        Z[:, others] = _MARGIN * signs[chosen]
+        moves = lapack.pinv(self.weights[:, free]) if len(free) else np.zeros((0, D))
+        return Face(free, base + steps[chosen, None] * rays[chosen], moves, Z)
 
     def _free_face(self, free, others, n):
         """The face if all pre-activations are free: other units do not move, so that they need not be saturated."""
@@ -176,7 +170,7 @@ class Cube:
             levels[repeated] = between[repeated]
         Z[:, others] = levels
         inverse = lapack.pinv(self.weights)
-        return Face(free, (Z - self.biases) @ inverse, inverse[None, free], Z)
+        return Face(free, (Z - self.biases) @ inverse, inverse[free], Z)
 
     def vertices(self, n):
         """First-layer outputs (k, m) at up to n different vertices, and outputs (k, P) there."""

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from itertools import product
+from math import prod
 
 import numpy as np
 
-__all__ = ["Stencils", "curvature", "square_free"]
+from .cube import outputs_of, preactivations_of
+
+__all__ = ["Stencils", "mixed", "square_free"]
+
+# Steps and weights of the central difference of an order.
+_CENTRAL = {
+    1: ((1, 0.5), (-1, -0.5)),
+    2: ((1, 1.0), (0, -2.0), (-1, 1.0)),
+    3: ((2, 0.5), (1, -1.0), (-1, 1.0), (-2, -0.5)),
+}
 
 
 def square_free(units):
@@ -23,14 +35,16 @@ def square_free(units):
     return stencil, p
 
 
-def curvature(unit, others):
-    """Stencil of the second derivative by one unit, and once by `others`: none or one."""
+def mixed(units):
+    """Stencil of the mixed derivative by units of which some may be the same: a product of central differences."""
+    repeated = Counter(units)
+    if max(repeated.values(), default=0) < 2:
+        return square_free(units)
     stencil = {}
-    for own, weight in ((((unit, 1),), 1.0), ((), -2.0), (((unit, -1),), 1.0)):
-        beside = [(((j, 1),), 0.5) for j in others] + [(((j, -1),), -0.5) for j in others]
-        for moved, factor in beside or [((), 1.0)]:
-            stencil[tuple(sorted(own + moved))] = factor * weight
-    return stencil, 2 + len(others)
+    for terms in product(*(_CENTRAL[times] for times in repeated.values())):
+        moved = [(unit, steps) for unit, (steps, _) in zip(repeated, terms, strict=True) if steps]
+        stencil[tuple(sorted(moved))] = prod(weight for _, weight in terms)
+    return stencil, len(units)
 
 
 @dataclass(frozen=True)
@@ -50,13 +64,18 @@ class Stencils:
             for point, weight in stencil.items():
                 row[index[point]] += weight
         for point, i in index.items():
-            for unit, sign in point:
-                points[i, unit] = sign
+            for unit, steps in point:
+                points[i, unit] = steps
         return cls(weights, points, np.array([order for _, order in stencils]))
 
     def derivatives(self, cube, face, step):
-        """Derivatives (n, P, s) at the points of a face, and their rounding relative to eps (n, P, s)."""
-        Y = cube.at(face.points[:, None] + step * (self.points @ face.moves))
+        """Derivatives (n, P, s) at the points of a face, and their rounding relative to eps (n, P, s).
+
+        They are by the outputs of the free units, mapped from their limits to [-1, 1], as norms and biases are known.
+        """
+        Z = face.Z[:, None, face.free]
+        moved = preactivations_of(cube.g, outputs_of(cube.g, Z) + step * self.points) - Z
+        Y = cube.at(face.points[:, None] + moved @ face.moves)
         weights = self.weights / step ** self.orders[:, None]
         rounding = np.abs(Y).max(axis=1)[:, :, None] * np.linalg.norm(weights, axis=1)
         return np.einsum("st,ntp->nps", weights, Y), rounding

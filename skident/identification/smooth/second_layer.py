@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from skident.linalg import lapack, svd
-from skident.linalg.products import vectors_of_products
 from skident.oracle import NotIdentified
 
-from .derivatives import Stencils, curvature, square_free
-from .design import cheapest_design, fill
+from .cube import preactivations_of
+from .derivatives import Stencils, mixed
+from .design import cheapest_design
+from .levels import Levels
 from .products import LEAST, Products, clear_gaps, scaled_rows
 
 __all__ = ["SecondLayer", "find_second_layer"]
@@ -32,11 +33,15 @@ _FARTHEST = 0.1  # same at most
 _SPARE = 4  # places in addition
 _SPANS = 3  # gaps at which units are sought (budget): weak units leave further ones behind the clearest
 _SURPLUS = 3  # rows beyond the width: their singular values show the errors
-_CHOICES = 30  # random sets of free units that are compared
+_CHOICES = 60  # random sets of free units that are compared
+_RAYS_OF_CHOICE = 100  # rays of each (budget)
+_FARTHEST_LEVEL = 0.6  # output of a free unit at its levels, of outputs in [-1, 1]
+_LEAST_OF_LEVELS = 1e-8  # singular value over the largest from which it counts, of derivatives by outputs
 _MISMATCH = 5e-2  # relative residual of the further units
 _FACES_PER_UNIT = 4  # of a further unit (budget)
 _STEPS = {2: 4.0, 3: 4.0, 4: 4.0}  # of order p, times eps^(1 / (p + 2)): truncation against rounding
 _STEP_FACTORS = 2.0 ** np.arange(-2, 7)  # steps that are compared
+_LONGEST_STEP = 0.1  # of outputs in [-1, 1]: four of them, from the farthest level, stay inside
 _STEP_PLACES = 6  # at which they are compared
 _SMALL = 1e-2  # derivative over the largest one below which its relative change does not matter
 _ACCURATE = 1e-5  # change of the derivatives with the step above which two steps are extrapolated
@@ -84,7 +89,7 @@ def find_second_layer(cube, width=None):
         step = face.step
         found, said = face.units()
         if found is not None:
-            left = _add_further_units(cube, face, design, found)
+            left = _add_further_units(face, found)
             if left < _MISMATCH:
                 return found
             failed, said = "residual", f"further first-layer units leave {left:.0e}"
@@ -110,8 +115,9 @@ class _Step:
     @classmethod
     def best(cls, cube, face, sets, order):
         """Where a derivative at some places changes least, relative to its size, when the step is halved."""
-        stencils = Stencils.of([square_free(sets[cube.rng.randint(len(sets))])], len(face.free))
+        stencils = Stencils.of([mixed(sets[cube.rng.randint(len(sets))])], len(face.free))
         sizes = _STEPS[order] * np.finfo(float).eps ** (1.0 / (order + 2)) * _STEP_FACTORS
+        sizes = sizes[sizes < _LONGEST_STEP]
         T = np.array([stencils.derivatives(cube, face[:_STEP_PLACES], size)[0][..., 0] for size in sizes])
         scale = np.abs(T[2]) + _SMALL * np.abs(T[2]).max() + np.finfo(float).tiny
         once, twice = (np.sqrt(np.mean((np.diff(A, axis=0) / scale) ** 2, axis=(1, 2))) for A in (T, _extrapolated(T)))
@@ -141,119 +147,134 @@ class _FirstFace:
     """Derivatives by the first free units, and their spectrum."""
 
     def __init__(self, cube, design, guess, attempt, step):
-        self.cube, self.order, k = cube, design.order, design.n_free
-        self.twice, self.curved, guess = design.twice, None, guess + design.n_lower
-        self.free = _free_units(cube, k, design.group)
-        self.products = Products(k, self.order, self.twice)
-        n = int(np.ceil(_CONTEXTS[-1] * guess / cube.n_outputs)) + _SPARE
-        face = cube.face(self.free, n, held=self.twice)
+        self.cube, self.design, self.order, k = cube, design, design.order, design.n_free
+        self.free = _free_units(cube, k)
+        self.products = Products(k, self.order, "once" if design.levels else "", (), design.n_joint)
+        n = int(np.ceil(_CONTEXTS[-1] * guess * design.n_joint / cube.n_outputs)) + _SPARE + 2 * k * design.levels
+        face = cube.face(self.free, n)
         if not len(face.points):
             raise NotIdentified("second layer", "saturation", "no far inputs saturate the other first-layer units.")
+        if design.levels:
+            face = face.at_levels(_levels(cube, n, k))
         self.step = _Step.best(cube, face, self.products.sets, self.order) if step is None else step
         stencils = Stencils.of(self.products.stencils + self.curvatures(range(k)), k)
         parts, done = [], 0
-        for share in _CONTEXTS[int(self.twice or attempt > 0) :]:
-            last, done = done, min(int(np.ceil(share * guess / cube.n_outputs)) + _SPARE, len(face.points))
+        for share in _CONTEXTS[2 if design.levels else int(attempt > 0) :]:
+            last, done = done, min(int(np.ceil(n * share / _CONTEXTS[-1])), len(face.points))
             parts.append(self.step.derivatives(cube, face[last:done], stencils))
             self.T, rounding = (np.concatenate(part) for part in zip(*parts, strict=True))
             self.levels = face.Z[:done]
-            self._spectrum(rounding)
-            n_products = len(self.products) + design.n_lower
-            if not self.vague or self.T.shape[0] * cube.n_outputs >= n_products + _SURPLUS + _SPARE:
+            self._spectrum(rounding, guess)
+            if not self.vague or len(self.rows) >= self.rows.shape[1] + _SURPLUS + _SPARE:
                 break
 
-    def _spectrum(self, rounding):
+    def _spectrum(self, rounding, guess):
         """Rank of the derivatives, and whether more places may make it clear: `vague`, or units are too many."""
-        d = len(self.products)
-        if self.twice:
-            self.curved = self.products.curvatures(self.T, len(self.free))
-        C = self.products.values(self.T, self.curved).reshape(-1, d)
-        rounding = np.linalg.norm(np.finfo(float).eps * rounding[..., :d].reshape(-1, d), axis=1)
-        s, Vt = svd(scaled_rows(C, rounding, _FLOOR), full_matrices=False)[1:]
-        ranks, gaps = clear_gaps(s)
-        self.rank, self.gap = int(ranks[0]), gaps[0]
-        most = min(fill(*self.cube.shape) * d, d - len(self.free), len(C) - _SURPLUS)
+        products, of_levels = self.products, (None, None)
+        if self.design.levels:
+            levels = Levels(self.cube.g, self.levels[:, self.free])
+            self.x = levels.fitted(products, self.T, guess, self.cube.rng)
+            of_levels = levels.relative(self.x)
+        self.C = products.values(self.T, *of_levels)
+        rounding = np.finfo(float).eps * rounding[..., : len(products)]
+        rounding = np.linalg.norm(products.rows(rounding), axis=1)
+        self.rows = scaled_rows(products.rows(self.C), rounding, _FLOOR)
+        s, Vt = svd(self.rows, full_matrices=False)[1:]
+        ranks, gaps = clear_gaps(s, _LEAST_OF_LEVELS if self.design.levels else LEAST)
+        self.rank, self.gap, d = int(ranks[0]), gaps[0], self.rows.shape[1]
+        most = min(self.design.fill * d, d - len(self.free), len(self.rows) - _SURPLUS)
         self.spans = [(gap, Vt[:rank].T) for rank, gap in zip(ranks, gaps, strict=True) if gap < _GAP and rank <= most]
-        self.crowded = self.rank > fill(*self.cube.shape) * d or self.rank + len(self.free) > d
-        self.vague = self.gap > _GAP or self.rank > len(C) - _SURPLUS
+        self.crowded = self.rank > self.design.fill * d or self.rank + len(self.free) > d
+        self.vague = self.gap > _GAP or self.rank > len(self.rows) - _SURPLUS
         self.counted = not self.vague and self.rank < d
 
     def units(self):
         """The `SecondLayer` with rows of the free units, or None and the reason."""
-        d, k, m = len(self.products), len(self.free), self.cube.shape[1]
+        k, m = len(self.free), self.cube.shape[1]
         if not self.spans:
-            return None, f"{self.rank} units for {d} products (gap {self.gap:.0e})"
-        V = np.zeros((0, k))
+            return None, f"{self.rank} units for {self.rows.shape[1]} products (gap {self.gap:.0e})"
+        W = np.zeros((0, k))
         for gap, span in self.spans[:_SPANS]:
-            farthest = min(_ERRORS * gap, _FARTHEST)
-            V, _ = vectors_of_products(span, k, self.products.indices, self.cube.rng, farthest)
-            if len(V) == span.shape[1]:
+            W, V = self.products.units(span, self.cube.rng, min(_ERRORS * gap, _FARTHEST))
+            if len(W) == span.shape[1]:
                 break
         else:
-            return None, f"{len(V)} units in their span"
-        found = SecondLayer(np.zeros((m, len(V))), np.full(m, np.nan), self.order)
-        found.U[self.free] = V.T
-        c = self.products.values(self.T, self.curved) @ lapack.pinv(self.products.of(V))
-        self.keep(found, c, self.T, self.levels, range(k), self.free)
+            return None, f"{len(W)} units in their span"
+        self.W, self.V = W, V
+        found = SecondLayer(np.zeros((m, len(W))), np.full(m, np.nan), self.order)
+        found.U[self.free] = W.T
+        self.norms, self.shifts = np.ones(m), np.zeros(m)
+        self.keep(found, self.products.coefficients(self.C, W, V), self.T, self.levels, range(k), self.free)
+        if self.design.levels:
+            norms, biases = np.exp(self.x[:k]), self.x[k:]
+            _, slope, bend = self.cube.g.jet(np.append(biases, 0.0), 2)
+            found.U[self.free] *= (norms * slope[:k] / slope[k])[:, None]
+            found.curvature[self.free] = norms * bend[:k] / slope[:k]
+            self.norms[self.free], self.shifts[self.free] = norms, biases
+            self.cube = self.cube.rescaled(self.norms, self.shifts)
         return found, ""
 
     def keep(self, found, c, T, levels, local, units):
         """Store coefficients of a face, and the curvatures of some of its units, whose stencils come last."""
         found.coefficients.append(c)
-        found.levels.append(levels)
+        found.levels.append((levels - self.shifts) / self.norms)
         at = T.shape[-1] - len(self.curvatures(local))
         for i, unit in zip(local, units, strict=True) if self.order <= _CURVED else ():
             partners = self._partners(i)
             second, first = (T[..., at + j : at + 2 * len(partners) : 2] for j in (0, 1))
             at += 2 * len(partners)
             # T_iiR = sum_k c_k W_Rk W_ik^2 + kappa T_iR
-            powers = np.array([np.prod(found.U[self.free[list(R)]], axis=0) for R in partners])
+            powers = np.array([np.prod(self.W[:, list(R)], axis=1) for R in partners])
             left = second - c @ (powers * found.U[unit] ** 2).T
+            low, high = self.cube.g.limits
             found.curvature[unit] = np.sum(left * first) / max(np.sum(first**2), np.finfo(float).tiny)
+            found.curvature[unit] *= 2.0 / (high - low) * self.cube.g.jet(np.zeros(1), 1)[1][0]
 
     def curvatures(self, units):
         """Stencils of two derivatives by a unit and p - 2 others, and of one by it and these."""
         if self.order > _CURVED:
             return []
-        return [s for i in units for R in self._partners(i) for s in (curvature(i, R), square_free((i, *R)))]
+        return [mixed(S) for i in units for R in self._partners(i) for S in ((i, i, *R), (i, *R))]
 
     def _partners(self, i):
         """Sets of p - 2 units beside which the curvature of a unit is measured."""
         return [()] if self.order == 2 else [(r,) for r in range(len(self.free)) if r != i][:_PARTNERS]
 
 
-def _free_units(cube, k, group):
-    """The k first free units: of random ones, those beside which all others can be free too, then the best conditioned.
+def _levels(cube, n, k):
+    """Pre-activations (n, k) of free units all over the part of their outputs where derivatives are accurate."""
+    return preactivations_of(cube.g, cube.rng.uniform(-_FARTHEST_LEVEL, _FARTHEST_LEVEL, (n, k)))
 
-    Where k + 1 free units leave one direction only, a unit that is nearly parallel to a face is saturated far away.
+
+def _free_units(cube, k):
+    """The k first free units: of random ones, the best conditioned with the nearest places.
+
+    Rounding of far inputs is a change of all pre-activations there.
     """
-    D, m = cube.shape
     unit = cube.weights / np.linalg.norm(cube.weights, axis=0)
-    choices = [cube.rng.permutation(m)[:k] for _ in range(_CHOICES)]
-    lone = m > D and group == 1 and D - k == 2
 
     def cost(free):
-        if not lone:
-            return 0, lapack.cond(unit[:, free])
-        rest = np.setdiff1d(np.arange(m), free)
-        return sum(not len(cube.face(np.append(free, i), 1).points) for i in rest), lapack.cond(unit[:, free])
+        points = cube.face(free, 2, _RAYS_OF_CHOICE).points
+        distance = np.linalg.norm(points, axis=1).max() if len(points) and cube.shape[1] > len(unit) else 1.0
+        return distance * lapack.cond(unit[:, free]) if len(points) else np.inf
 
-    return min(choices, key=cost)
+    return min((cube.rng.permutation(cube.shape[1])[:k] for _ in range(_CHOICES)), key=cost)
 
 
-def _add_further_units(cube, first, design, found):
+def _add_further_units(first, found):
     """Rows of U of all other units, which are linear in the known ones; the largest relative residual.
 
     A group whose places leave errors, as where steep units of the second layer are saturated, is parted: fewer free
     units have more places.
     """
+    cube, design = first.cube, first.design
     rest, worst = cube.rng.permutation(np.setdiff1d(np.arange(cube.shape[1]), first.free)), 0.0
     groups = np.array_split(rest, -(-len(rest) // design.group)) if len(rest) else []
     groups = [(units, []) for units in groups]
     while groups:
         units, equations = groups.pop()
         n_places = design.n_further + (design.n_further > 1)  # one place alone has more equations than units
-        x, error = _further_units(cube, first, units, n_places, equations, found)
+        x, error = _further_units(first, units, n_places, equations, found)
         if error > _MISMATCH and len(units) > 1:
             groups += [(half, []) for half in np.array_split(units, 2)]
         elif error > _MISMATCH and len(equations) < _FACES_PER_UNIT:
@@ -264,30 +285,33 @@ def _add_further_units(cube, first, design, found):
     return worst
 
 
-def _further_units(cube, first, units, n_places, equations, found):
+def _further_units(first, units, n_places, equations, found):
     """Rows of U of some units by least squares, and their relative residual; appends to the equations of earlier faces.
 
     ``T_Si = sum_k c_k W_Sk W_ik`` for sets S of p - 1 known units.
     """
-    known = len(first.free)
-    if first.free.size + len(units) == cube.shape[1] <= cube.shape[0]:  # a last unit is not free: it makes the places
+    cube, design, n = first.cube, first.design, len(units)
+    known = min(design.n_known, cube.shape[1] - n)  # a last unit is not free: it makes the places
+    if first.free.size + n == cube.shape[1] <= cube.shape[0]:
         known -= 1
-    own, local = Products(known, first.order, first.twice), known + np.arange(len(units))
-    beside = [Products(known, first.order, first.twice, (i,)) for i in local]
+    kind, local = "any" if design.levels else "", known + np.arange(n)
+    own = Products(known, first.order, kind, (), design.n_joint)
+    beside = [Products(known, first.order, kind, (i,), design.n_joint) for i in local]
     face = cube.face(np.concatenate([first.free[:known], units]), n_places)
-    parts = [own.stencils, *(products.stencils for products in beside)]
-    ends = np.cumsum([len(part) for part in parts])
-    stencils = Stencils.of([s for part in parts for s in part] + first.curvatures(local), known + len(units))
+    if design.levels and len(face.points):
+        face = face.at_levels(np.hstack([_levels(cube, n_places, known), np.zeros((n_places, n))]))
+    stencils = own.stencils + [s for products in beside for s in products.stencils]
+    stencils = Stencils.of(stencils + first.curvatures(local), known + n)
     T = first.step.derivatives(cube, face, stencils)[0]
-    V = found.U[first.free[:known]].T
-    c = own.values(T, first.curved) @ lapack.pinv(own.of(V))
-    A = (c[:, :, None] * beside[0].of(V).T).reshape(-1, V.shape[0])
-    B = [products.values(T[..., end:], first.curved) for products, end in zip(beside, ends, strict=False)]
-    B = np.stack(B, axis=-1).reshape(-1, len(units))
+    W, V = first.W[:, :known], first.V
+    c = own.coefficients(T[..., : len(own)], W, V)
+    A = (c[:, :, None] * np.prod(W[:, beside[0].indices], axis=2).T).reshape(-1, len(W))
+    B = T[..., len(own) : len(own) + n * len(beside[0])].reshape(*T.shape[:2], n, len(beside[0]))
+    B = np.swapaxes(B, 2, 3).reshape(-1, n)
     equations.append((A, B, c, T, face.Z, local))
     A, B = (np.concatenate([e[j] for e in equations]) for j in (0, 1))
     if not len(A):
-        return np.zeros((len(units), A.shape[1])), np.inf
+        return np.zeros((n, A.shape[1])), np.inf
     scale = np.maximum(np.linalg.norm(A, axis=0), np.finfo(float).tiny)
     x, _, rank, _ = lapack.lstsq(A / scale, B, rcond=LEAST)
     left = np.linalg.norm(A / scale @ x - B) / max(np.linalg.norm(B), np.finfo(float).tiny)

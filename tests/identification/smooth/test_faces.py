@@ -1,14 +1,17 @@
 """Faces of the cube of first-layer outputs, derivatives on them, and the second layer that these show."""
 
+import math
+
 import numpy as np
 import pytest
 
 from skident.identification.smooth.cube import saturated
 from skident.identification.smooth.curves import fit_curve, taylor_term
-from skident.identification.smooth.derivatives import Stencils, curvature, square_free
+from skident.identification.smooth.derivatives import Stencils, mixed
 from skident.identification.smooth.design import cheapest_design
 from skident.identification.smooth.edges import query_edges
 from skident.identification.smooth.engine import recover_two_layers
+from skident.identification.smooth.levels import Levels
 from skident.identification.smooth.products import Products
 from skident.identification.smooth.second_layer import find_second_layer
 from skident.metrics import relative_max_error
@@ -35,47 +38,35 @@ def test_units_of_a_face_are_free_and_others_saturated(sizes, make_planted, make
 
 @pytest.mark.parametrize("name", NAMES)
 def test_derivatives_against_the_network(name, make_planted, make_cube):
-    """Those by different units are products of weights and slopes; the error is that of the square of the step."""
+    """By outputs of the units, mapped to [-1, 1], at any level; the error is that of the square of the step."""
     network = make_planted((8, 6, 4, 2), activation=name)
     cube, g = make_cube(network, shifts=0.0), network.activations[0]
-    face = cube.face([0, 1, 2], 4)
-    T, _ = Stencils.of([square_free((0, 2)), curvature(1, ())], 3).derivatives(cube, face, 1e-3)
-    h, slope, bend = g.jet(face.points @ cube.weights + cube.biases, 2)
-    _, slope_2, bend_2 = g.jet(h @ network.weights[1] + network.biases[1], 2)
-    W, V = network.weights[1], network.weights[2]
-    mixed = (bend_2 * W[0] * W[2]) @ V * (slope[:, 0] * slope[:, 2])[:, None]
-    twice = (bend_2 * W[1] ** 2) @ V * slope[:, [1]] ** 2 + (slope_2 * W[1]) @ V * bend[:, [1]]
-    np.testing.assert_allclose(T[..., 0], mixed, atol=1e-5)
-    np.testing.assert_allclose(T[..., 1], twice, atol=1e-5)
+    face = cube.face([0, 1, 2], 4).at_levels(np.linspace(-0.5, 0.5, 12).reshape(4, 3))
+    T, _ = Stencils.of([mixed(S) for S in ((0, 2), (1, 1), (0, 0, 0))], 3).derivatives(cube, face, 1e-3)
+    y = g(face.points @ cube.weights + cube.biases) @ network.weights[1] + network.biases[1]
+    W, V = network.weights[1] * (g.limits[1] - g.limits[0]) / 2.0, network.weights[2]
+    for t, S in zip(np.moveaxis(T, 2, 0), ((0, 2), (1, 1), (0, 0, 0)), strict=True):
+        derivative = math.factorial(len(S)) * taylor_term(name, len(S))(y)
+        np.testing.assert_allclose(t, (derivative * np.prod(W[list(S)], axis=0)) @ V, atol=1e-4)
 
 
-def test_products_with_one_entry_squared(make_planted, make_cube):
-    """The curvatures of first-layer units that make their products those of the second layer, and the products."""
-    network = make_planted((7, 10, 10, 1), seed=3, scale=1.0)
-    cube, g = make_cube(network), network.activations[0]
-    face, products = cube.face([0, 2, 5, 6], 30, held=True), Products(4, 3, twice=True)
-    assert len(products) == 16 and len(face.points) == 30
+@pytest.mark.parametrize("name", NAMES)
+def test_levels_of_free_units_show_their_norms_and_biases(name, make_planted, make_cube):
+    """In outputs of the units themselves, derivatives are products of the second layer's weights."""
+    network = make_planted((7, 10, 10, 2), seed=3, scale=1.0, activation=name)
+    cube, rng = make_cube(network, factors=0.1), np.random.RandomState(0)
+    face, products = cube.face([0, 2, 5, 6], 30), Products(4, 3, "once", (), 2)
+    face = face.at_levels(rng.uniform(-0.6, 0.6, (40, 4)))
     T, _ = Stencils.of(products.stencils, 4).derivatives(cube, face, 2e-3)
-    norms = np.linalg.norm(cube.weights, axis=0) / np.linalg.norm(network.weights[0], axis=0)
-    _, slope, bend = g.jet(network.biases[0] - cube.biases / norms, 2)
-    curvatures = products.curvatures(T, 4)
-    np.testing.assert_allclose(curvatures, (bend / slope)[face.free], atol=1e-3)
-    C, true = products.values(T, curvatures)[:, 0], products.of((network.weights[1] * slope[:, None])[face.free].T)
+    levels = Levels(cube.g, face.Z[:, face.free])
+    x = levels.fitted(products, T, 10, rng)
+    norms = np.linalg.norm(network.weights[0], axis=0) / np.linalg.norm(cube.weights, axis=0)
+    np.testing.assert_allclose(np.exp(x[:4]), norms[face.free], rtol=1e-2)
+    np.testing.assert_allclose(x[4:], (network.biases[0] - cube.biases * norms)[face.free], atol=1e-2)
+    C = products.rows(products.values(T, *levels.relative(x)))
+    true = products.of(network.weights[1][face.free].T, network.weights[2])
     outside = C - C @ np.linalg.pinv(true) @ true
     assert np.linalg.norm(outside) < 1e-3 * np.linalg.norm(C)
-
-
-def test_held_units_do_not_move(make_planted, make_cube):
-    network = make_planted((6, 8, 8, 1), seed=1, scale=1.0)
-    cube = make_cube(network, shifts=0.0)
-    face = cube.face([0, 1, 2, 3], 25, held=True)
-    t = np.array([0.3, -0.2, 0.1, 0.2])
-    moved = (face.points[:, None] + t @ face.moves[:, None])[:, 0] @ cube.weights + cube.biases
-    still = np.abs(face.Z) < saturated("tanh", 0.0)
-    still[:, face.free] = False
-    np.testing.assert_allclose(moved[:, face.free], np.tile(t, (25, 1)), atol=1e-6)
-    np.testing.assert_allclose(moved[still], face.Z[still], atol=1e-6)
-    assert still.sum() == 25 - 8 and np.abs(moved[:, 4:][~still[:, 4:]]).min() > saturated("tanh", 0.0)
 
 
 @pytest.mark.parametrize(("sizes", "width"), [((12, 8, 5, 1), None), ((8, 11, 4, 2), 4), ((9, 8, 8, 3), None)])
