@@ -22,8 +22,8 @@ class Design:
     """Derivatives of `order` by `n_free` units; `group` further units at a time at `n_further` places; queries.
 
     With `levels`, the free units are at many pre-activations, so that products may have entries twice; further units
-    are measured beside `n_known` of them. Of `n_joint` outputs, products with the output weights count. `fill` is the
-    share of the products up to which a span of units is believed.
+    are measured beside `n_known` of them. Of `n_joint` outputs, products with the output weights count. `fill`: units
+    over products, at most.
     """
 
     order: int
@@ -35,6 +35,10 @@ class Design:
     n_known: int
     n_joint: int
     fill: float
+
+    def most(self, n_products):
+        """Units up to which a span of products is believed: beyond, it has products of no units in it."""
+        return min(int(self.fill * n_products), n_products - self.n_free - self.n_joint + 1)
 
 
 def n_contexts(n_inputs, m, n_free):
@@ -56,7 +60,7 @@ def _design(n_inputs, m_1, m_2, n_outputs, p, levels, n_joint):
     """The design of one order, with the fewest free units."""
     fill = _WIDE_FILL if m_1 >= 3 * n_inputs and not levels else _FILL
     numbers = ((k, n_joint * n_products(k, p, levels)) for k in range(p + 1, min(m_1, n_inputs) + 1))
-    k = next((k for k, d in numbers if fill * d >= m_2 <= d - k), None)
+    k = next((k for k, d in numbers if fill * d >= m_2 <= d - k - n_joint + 1), None)
     if k is None or (m_1 > n_inputs == k):
         return None
     n = _CONTEXTS * m_2 * n_joint / n_outputs + _MORE_CONTEXTS + (2 * k if levels else 0)
@@ -67,7 +71,7 @@ def _design(n_inputs, m_1, m_2, n_outputs, p, levels, n_joint):
         return Design(p, k, 0, 0, cost, levels, k, n_joint, fill)
     best = None
     for group in range(1, m_1 - k + 1):
-        known = k - (k + group == m_1 <= n_inputs or k + group == n_inputs < m_1)
+        known = k - (k + group == min(m_1, n_inputs))  # one unit makes the places
         own, beside = (n_monomials(known, q) if levels else comb(known, q) for q in (p, p - 1))
         n_further = ceil(1.3 * m_2 / (n_outputs * beside)) + (not levels) if beside else inf
         if own * n_joint < m_2 or (m_1 > n_inputs and n_contexts(n_inputs, m_1, known + group) < n_further):

@@ -7,13 +7,13 @@ import numpy as np
 from skident.linalg import svd
 from skident.optim import DenseJacobian, levenberg_marquardt
 
-from .products import scaled_rows
+from .products import LEAST_OF_LEVELS, clear_gaps, scaled_rows
 
 __all__ = ["Levels"]
 
 _STARTS = 6  # the first one at the norms and biases known (budget)
 _BIAS_SD = 0.3  # of further starts: about the error of biases from profiles
-_CLEAR = 0.1  # ratio of the singular values beyond and up to the rank at which no further start is made
+_CLEAR = 0.1  # ratio of neighboring singular values, up to the rank, below which no further start is made
 _STEP = 1e-5  # of differences by norms and biases
 _LARGEST = 1.0, 3.0  # log norm and bias; beyond, derivatives vanish
 
@@ -35,35 +35,51 @@ class Levels:
         curvature = (bend / slope - self.curvature) / (self.size * self.slope)
         return slope * np.exp(log_norms) / self.slope, curvature
 
-    def fitted(self, products, T, rank, rng):
-        """Log norms and biases (2 k,) for which products from T (n, P, s) have the rank, as far as they can.
+    def fitted(self, products, T, most, rng):
+        """Log norms and biases (2 k,) for which products from T (n, P, s) are those of `most` units, or of fewer."""
+        problem, k = _Rank(self, products, T), self.levels.shape[1]
+        best, lowest, ranks = np.zeros(2 * k), np.inf, []
+        for attempt in range(_STARTS):
+            start = np.append(np.zeros(k), (_BIAS_SD if attempt else 0.0) * rng.standard_normal(k))
+            x, cost = problem.least(start, most)
+            best, lowest = (x, cost) if cost < lowest else (best, lowest)
+            ranks, gaps = clear_gaps(svd(problem.values(best), compute_uv=False)[: most + 1], LEAST_OF_LEVELS)
+            ranks = ranks[(ranks <= most) & (gaps < _CLEAR)]
+            if len(ranks):
+                break
+        return problem.least(best, int(ranks[0]))[0] if len(ranks) and ranks[0] < most else best
 
-        In outputs of the units themselves derivatives of one order, at any level, are sums of the products of m_2
-        units. Gauss-Newton on the singular values beyond, which are ``U_2^T C V_2`` to first order.
-        """
-        k = self.levels.shape[1]
 
-        def values(x):
-            return scaled_rows(products.rows(products.values(T, *self.relative(x))))
+class _Rank:
+    """The part of products beyond a rank, by norms and biases.
+
+    In outputs of the units themselves, derivatives of one order at any level are sums of the products of m_2 units.
+    """
+
+    def __init__(self, levels, products, T):
+        self.levels, self.products, self.T = levels, products, T
+
+    def values(self, x):
+        """Rows and columns of norm one: few columns are nearly all at large biases, and their rank is low."""
+        C = scaled_rows(self.products.rows(self.products.values(self.T, *self.levels.relative(x))))
+        return scaled_rows(C.T).T
+
+    def least(self, start, rank):
+        """Log norms and biases, and the cost, by Gauss-Newton on ``U_2^T C V_2``: singular values beyond the rank."""
+        k = len(start) // 2
 
         def cost(x):
             if np.any(np.abs(x) > np.repeat(_LARGEST, k)):
                 return np.inf
-            return float(np.sum(svd(values(x), compute_uv=False)[rank:] ** 2))
+            return float(np.sum(svd(self.values(x), compute_uv=False)[rank:] ** 2))
 
         def linearize(x):
-            U, _, Vt = svd(values(x), full_matrices=True)
+            C = self.values(x)
+            U, _, Vt = svd(C, full_matrices=True)
             left, right = U[:, rank:].T, Vt[rank:].T
-            moved = (values(x + e) - values(x - e) for e in _STEP * np.eye(2 * k))
-            J = np.stack([(left @ C @ right).ravel() for C in moved], axis=1) / (2.0 * _STEP)
-            return DenseJacobian(J, (left @ values(x) @ right).ravel())
+            moved = (self.values(x + e) - self.values(x - e) for e in _STEP * np.eye(2 * k))
+            J = np.stack([(left @ change @ right).ravel() for change in moved], axis=1) / (2.0 * _STEP)
+            return DenseJacobian(J, (left @ C @ right).ravel())
 
-        best, lowest = np.zeros(2 * k), np.inf
-        for attempt in range(_STARTS):
-            start = np.append(np.zeros(k), (_BIAS_SD if attempt else 0.0) * rng.standard_normal(k))
-            found = levenberg_marquardt(cost, linearize, start, max_iter=30, ftol=1e-2)
-            best, lowest = (found.x, found.cost) if found.cost < lowest else (best, lowest)
-            s = svd(values(best), compute_uv=False)
-            if rank >= len(s) or s[rank] < _CLEAR * s[rank - 1]:
-                break
-        return best
+        found = levenberg_marquardt(cost, linearize, start, max_iter=30, ftol=1e-2)
+        return found.x, found.cost

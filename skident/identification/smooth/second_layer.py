@@ -18,7 +18,7 @@ from .cube import preactivations_of
 from .derivatives import Stencils, mixed
 from .design import cheapest_design
 from .levels import Levels
-from .products import LEAST, Products, clear_gaps, scaled_rows
+from .products import LEAST, LEAST_OF_LEVELS, Products, clear_gaps, scaled_rows
 
 __all__ = ["SecondLayer", "find_second_layer"]
 
@@ -36,7 +36,6 @@ _SURPLUS = 3  # rows beyond the width: their singular values show the errors
 _CHOICES = 60  # random sets of free units that are compared
 _RAYS_OF_CHOICE = 100  # rays of each (budget)
 _FARTHEST_LEVEL = 0.6  # output of a free unit at its levels, of outputs in [-1, 1]
-_LEAST_OF_LEVELS = 1e-8  # singular value over the largest from which it counts, of derivatives by outputs
 _MISMATCH = 5e-2  # relative residual of the further units
 _FACES_PER_UNIT = 4  # of a further unit (budget)
 _STEPS = {2: 4.0, 3: 4.0, 4: 4.0}  # of order p, times eps^(1 / (p + 2)): truncation against rounding
@@ -68,8 +67,7 @@ class SecondLayer:
 def first_guess(cube, width=None):
     """The width for which faces are designed first: the one given, or the largest up to m_1; None if there is none."""
     D, m = cube.shape
-    widest = m // 2 if m >= 2 * D else m  # designs for as many units as m_1 take many queries then
-    widths = range(widest, m // _NARROWEST, -1) if width is None else [width]
+    widths = range(m, m // _NARROWEST, -1) if width is None else [width]
     return next((w for w in widths if cheapest_design(D, m, w, cube.n_outputs) is not None), None)
 
 
@@ -173,18 +171,20 @@ class _FirstFace:
         products, of_levels = self.products, (None, None)
         if self.design.levels:
             levels = Levels(self.cube.g, self.levels[:, self.free])
-            self.x = levels.fitted(products, self.T, guess, self.cube.rng)
+            n_rows, d = products.rows(self.T[..., : len(products)]).shape
+            most = min(self.design.most(d), n_rows - len(self.free) - _SURPLUS)
+            self.x = levels.fitted(products, self.T, max(most, guess), self.cube.rng)
             of_levels = levels.relative(self.x)
         self.C = products.values(self.T, *of_levels)
         rounding = np.finfo(float).eps * rounding[..., : len(products)]
         rounding = np.linalg.norm(products.rows(rounding), axis=1)
         self.rows = scaled_rows(products.rows(self.C), rounding, _FLOOR)
         s, Vt = svd(self.rows, full_matrices=False)[1:]
-        ranks, gaps = clear_gaps(s, _LEAST_OF_LEVELS if self.design.levels else LEAST)
+        ranks, gaps = clear_gaps(s, LEAST_OF_LEVELS if self.design.levels else LEAST)
         self.rank, self.gap, d = int(ranks[0]), gaps[0], self.rows.shape[1]
-        most = min(self.design.fill * d, d - len(self.free), len(self.rows) - _SURPLUS)
+        most = min(self.design.most(d), len(self.rows) - _SURPLUS)
         self.spans = [(gap, Vt[:rank].T) for rank, gap in zip(ranks, gaps, strict=True) if gap < _GAP and rank <= most]
-        self.crowded = self.rank > self.design.fill * d or self.rank + len(self.free) > d
+        self.crowded = self.rank > self.design.most(d)
         self.vague = self.gap > _GAP or self.rank > len(self.rows) - _SURPLUS
         self.counted = not self.vague and self.rank < d
 
@@ -291,10 +291,8 @@ def _further_units(first, units, n_places, equations, found):
     ``T_Si = sum_k c_k W_Sk W_ik`` for sets S of p - 1 known units.
     """
     cube, design, n = first.cube, first.design, len(units)
-    known = min(design.n_known, cube.shape[1] - n)  # a last unit is not free: it makes the places
-    if first.free.size + n == cube.shape[1] <= cube.shape[0]:
-        known -= 1
-    kind, local = "any" if design.levels else "", known + np.arange(n)
+    known, kind = design.n_known, "any" if design.levels else ""
+    local = known + np.arange(n)
     own = Products(known, first.order, kind, (), design.n_joint)
     beside = [Products(known, first.order, kind, (i,), design.n_joint) for i in local]
     face = cube.face(np.concatenate([first.free[:known], units]), n_places)
