@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import ceil, comb, inf
 
 __all__ = ["Design", "cheapest_design"]
@@ -12,6 +13,7 @@ _WIDE_FILL = 0.5  # same of square-free products behind wide first layers: error
 _ORDERS = range(2, 5)  # of the derivatives
 _LEVEL_ORDERS = range(2, 4)  # same at levels of the free units
 _STEPS = 2  # of differences of order three and more: their truncation is mostly too large for one
+_FEWER_KNOWN = 2  # free units that further ones may lack, for more places
 _CONTEXTS = 1.35  # equations per second-layer unit
 _MORE_CONTEXTS = 2  # in addition, for few units
 _SHARE_OF_CONTEXTS = 0.8  # of the sign patterns of the other units, that random rays reach
@@ -19,22 +21,23 @@ _SHARE_OF_CONTEXTS = 0.8  # of the sign patterns of the other units, that random
 
 @dataclass(frozen=True)
 class Design:
-    """Derivatives of `order` by `n_free` units; `group` further units at a time at `n_further` places; queries.
+    """Derivatives of `order` by `n_free` units, and queries.
 
-    With `levels`, the free units are at many pre-activations, so that products may have entries twice; further units
-    are measured beside `n_known` of them. Of `n_joint` outputs, products with the output weights count. `fill`: units
-    over products, at most.
+    With `levels`, the free units are at many pre-activations, so that products may have entries twice. Of `n_joint`
+    outputs, products with the output weights count. `fill`: units over products, at most. `group` further units at a
+    time are measured beside `n_known` free ones at `n_further` places, by derivatives of `further_order`.
     """
 
     order: int
     n_free: int
-    group: int
-    n_further: int
     n_queries: float
     levels: bool
-    n_known: int
     n_joint: int
     fill: float
+    n_known: int = 0
+    further_order: int = 0
+    group: int = 0
+    n_further: int = 0
 
     def most(self, n_products):
         """Units up to which a span of products is believed: beyond, it has products of no units in it."""
@@ -48,6 +51,7 @@ def n_contexts(n_inputs, m, n_free):
     return 2.0 * sum(comb(m - n_free - 1, j) for j in range(n_inputs - n_free)) if n_inputs > n_free else 0.0
 
 
+@lru_cache(maxsize=256)
 def cheapest_design(n_inputs, m_1, m_2, n_outputs):
     """The design with the fewest queries for so many second-layer units; None if there is none."""
     designs = [_design(n_inputs, m_1, m_2, n_outputs, order, False, 1) for order in _ORDERS]
@@ -66,21 +70,31 @@ def _design(n_inputs, m_1, m_2, n_outputs, p, levels, n_joint):
     n = _CONTEXTS * m_2 * n_joint / n_outputs + _MORE_CONTEXTS + (2 * k if levels else 0)
     if not levels and n > _SHARE_OF_CONTEXTS * n_contexts(n_inputs, m_1, k):
         return None
-    cost = n * _n_points(k, p, levels)
+    first = Design(p, k, n * _n_points(k, p, levels), levels, n_joint, fill)
     if m_1 == k:
-        return Design(p, k, 0, 0, cost, levels, k, n_joint, fill)
-    best = None
-    for group in range(1, m_1 - k + 1):
-        known = k - (k + group == min(m_1, n_inputs))  # one unit makes the places
-        own, beside = (n_monomials(known, q) if levels else comb(known, q) for q in (p, p - 1))
-        n_further = ceil(1.3 * m_2 / (n_outputs * beside)) + (not levels) if beside else inf
-        if own * n_joint < m_2 or (m_1 > n_inputs and n_contexts(n_inputs, m_1, known + group) < n_further):
-            continue
-        points = _n_points(known, p, levels) + group * _n_points(known, p - 1, levels)
-        total = cost + ceil((m_1 - k) / group) * n_further * points
-        if best is None or total < best.n_queries:
-            best = Design(p, k, group, n_further, total, levels, known, n_joint, fill)
-    return best
+        return first
+    designs = [
+        _further(first, n_inputs, m_1, m_2, n_outputs, group, known, q)
+        for q in (_ORDERS if levels else [p])
+        for known in range(max(1, k - _FEWER_KNOWN), k + 1)
+        for group in range(1, m_1 - k + 1)
+    ]
+    designs = [d for d in designs if d is not None]  # coefficients of one order show the curves of units
+    return min(designs, key=lambda design: (design.further_order != p, design.n_queries), default=None)
+
+
+def _further(first, n_inputs, m_1, m_2, n_outputs, group, known, q):
+    """The design with further units at derivatives of order q beside some known ones; None if these are too few."""
+    levels, products = first.levels, n_monomials if first.levels else comb
+    own, beside = products(known, q), products(known, q - 1)
+    if own * first.n_joint < m_2 or not beside or (known + group == m_1 <= n_inputs):  # one unit makes the places
+        return None
+    n = ceil(1.3 * m_2 / (n_outputs * beside)) + (not levels)
+    if m_1 > n_inputs and n_contexts(n_inputs, m_1, known + group) < n:
+        return None
+    points = _n_points(known, q, levels) + group * _n_points(known, q - 1, levels)
+    total = first.n_queries + ceil((m_1 - first.n_free) / group) * n * points
+    return replace(first, n_queries=total, n_known=known, further_order=q, group=group, n_further=n)
 
 
 def n_products(k, p, levels):

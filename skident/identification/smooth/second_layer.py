@@ -8,6 +8,7 @@ are: they only scale rows of W. Over all s, the rows T span the square-free powe
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import combinations
 
 import numpy as np
 
@@ -40,12 +41,11 @@ _MISMATCH = 5e-2  # relative residual of the further units
 _FACES_PER_UNIT = 4  # of a further unit (budget)
 _STEPS = {2: 4.0, 3: 4.0, 4: 4.0}  # of order p, times eps^(1 / (p + 2)): truncation against rounding
 _STEP_FACTORS = 2.0 ** np.arange(-2, 7)  # steps that are compared
-_LONGEST_STEP = 0.1  # of outputs in [-1, 1]: four of them, from the farthest level, stay inside
+_LONGEST_STEP = 0.2  # of outputs in [-1, 1]; those that are chosen are a quarter at most
 _STEP_PLACES = 6  # at which they are compared
 _SMALL = 1e-2  # derivative over the largest one below which its relative change does not matter
 _ACCURATE = 1e-5  # change of the derivatives with the step above which two steps are extrapolated
-_PARTNERS = 3  # units beside which a curvature of order three is measured
-_CURVED = 3  # highest order of derivatives with curvatures
+_PARTNERS = 3  # sets of units beside which a curvature is measured
 
 
 @dataclass
@@ -155,7 +155,8 @@ class _FirstFace:
         if design.levels:
             face = face.at_levels(_levels(cube, n, k))
         self.step = _Step.best(cube, face, self.products.sets, self.order) if step is None else step
-        stencils = Stencils.of(self.products.stencils + self.curvatures(range(k)), k)
+        self.bent = {} if design.levels else dict(enumerate(self.free))
+        stencils = Stencils.of(self.products.stencils + _curvatures(self.bent, k, self.order), k)
         parts, done = [], 0
         for share in _CONTEXTS[2 if design.levels else int(attempt > 0) :]:
             last, done = done, min(int(np.ceil(n * share / _CONTEXTS[-1])), len(face.points))
@@ -204,7 +205,9 @@ class _FirstFace:
         found = SecondLayer(np.zeros((m, len(W))), np.full(m, np.nan), self.order)
         found.U[self.free] = W.T
         self.norms, self.shifts = np.ones(m), np.zeros(m)
-        self.keep(found, self.products.coefficients(self.C, W, V), self.T, self.levels, range(k), self.free)
+        found.coefficients.append(self.products.coefficients(self.C, W, V))
+        found.levels.append(self.levels)
+        self.bend(found, found.coefficients[0], self.T, self.bent, k, self.order)
         if self.design.levels:
             norms, biases = np.exp(self.x[:k]), self.x[k:]
             _, slope, bend = self.cube.g.jet(np.append(biases, 0.0), 2)
@@ -212,33 +215,40 @@ class _FirstFace:
             found.curvature[self.free] = norms * bend[:k] / slope[:k]
             self.norms[self.free], self.shifts[self.free] = norms, biases
             self.cube = self.cube.rescaled(self.norms, self.shifts)
+            if self.design.further_order != self.order:
+                self.step = self._further_step()
         return found, ""
 
-    def keep(self, found, c, T, levels, local, units):
-        """Store coefficients of a face, and the curvatures of some of its units, whose stencils come last."""
-        found.coefficients.append(c)
-        found.levels.append((levels - self.shifts) / self.norms)
-        at = T.shape[-1] - len(self.curvatures(local))
-        for i, unit in zip(local, units, strict=True) if self.order <= _CURVED else ():
-            partners = self._partners(i)
+    def _further_step(self):
+        """The step of derivatives of another order by known units."""
+        known, order = self.design.n_known, self.design.further_order
+        free = self.free[:known]
+        face = self.cube.face(free, _STEP_PLACES).at_levels(_levels(self.cube, _STEP_PLACES, known))
+        return _Step.best(self.cube, face, Products(known, order, "any").sets, order)
+
+    def bend(self, found, c, T, local, n_known, order):
+        """Store curvatures of units `local` (a dict) of a face, whose stencils come last, given coefficients c."""
+        low, high = self.cube.g.limits
+        factor = 2.0 / (high - low) * self.cube.g.jet(np.zeros(1), 1)[1][0]
+        at = T.shape[-1] - len(_curvatures(local, n_known, order))
+        for i, unit in local.items():
+            partners = _partners(i, n_known, order)
             second, first = (T[..., at + j : at + 2 * len(partners) : 2] for j in (0, 1))
             at += 2 * len(partners)
             # T_iiR = sum_k c_k W_Rk W_ik^2 + kappa T_iR
             powers = np.array([np.prod(self.W[:, list(R)], axis=1) for R in partners])
             left = second - c @ (powers * found.U[unit] ** 2).T
-            low, high = self.cube.g.limits
-            found.curvature[unit] = np.sum(left * first) / max(np.sum(first**2), np.finfo(float).tiny)
-            found.curvature[unit] *= 2.0 / (high - low) * self.cube.g.jet(np.zeros(1), 1)[1][0]
+            found.curvature[unit] = factor * np.sum(left * first) / max(np.sum(first**2), np.finfo(float).tiny)
 
-    def curvatures(self, units):
-        """Stencils of two derivatives by a unit and p - 2 others, and of one by it and these."""
-        if self.order > _CURVED:
-            return []
-        return [mixed(S) for i in units for R in self._partners(i) for S in ((i, i, *R), (i, *R))]
 
-    def _partners(self, i):
-        """Sets of p - 2 units beside which the curvature of a unit is measured."""
-        return [()] if self.order == 2 else [(r,) for r in range(len(self.free)) if r != i][:_PARTNERS]
+def _partners(unit, n_known, order):
+    """Sets of p - 2 known units beside which the curvature of a unit is measured."""
+    return list(combinations((r for r in range(n_known) if r != unit), order - 2))[:_PARTNERS]
+
+
+def _curvatures(units, n_known, order):
+    """Stencils of two derivatives by a unit and p - 2 known ones, and of one by it and these."""
+    return [mixed(S) for i in units for R in _partners(i, n_known, order) for S in ((i, i, *R), (i, *R))]
 
 
 def _levels(cube, n, k):
@@ -281,7 +291,11 @@ def _add_further_units(first, found):
             groups.append((units, equations))
         else:
             found.U[units], worst = x, max(worst, error)
-            first.keep(found, *equations[-1][2:], units)
+            c, T, levels = equations[-1][2:]
+            first.bend(found, c, T, dict(enumerate(units, design.n_known)), design.n_known, design.further_order)
+            if design.further_order == design.order:
+                found.coefficients.append(c)
+                found.levels.append((levels - first.shifts) / first.norms)
     return worst
 
 
@@ -291,22 +305,21 @@ def _further_units(first, units, n_places, equations, found):
     ``T_Si = sum_k c_k W_Sk W_ik`` for sets S of p - 1 known units.
     """
     cube, design, n = first.cube, first.design, len(units)
-    known, kind = design.n_known, "any" if design.levels else ""
-    local = known + np.arange(n)
-    own = Products(known, first.order, kind, (), design.n_joint)
-    beside = [Products(known, first.order, kind, (i,), design.n_joint) for i in local]
+    known, order, kind = design.n_known, design.further_order, "any" if design.levels else ""
+    own = Products(known, order, kind, (), design.n_joint)
+    beside = [Products(known, order, kind, (known + i,), design.n_joint) for i in range(n)]
     face = cube.face(np.concatenate([first.free[:known], units]), n_places)
     if design.levels and len(face.points):
         face = face.at_levels(np.hstack([_levels(cube, n_places, known), np.zeros((n_places, n))]))
     stencils = own.stencils + [s for products in beside for s in products.stencils]
-    stencils = Stencils.of(stencils + first.curvatures(local), known + n)
+    stencils = Stencils.of(stencils + _curvatures(known + np.arange(n), known, order), known + n)
     T = first.step.derivatives(cube, face, stencils)[0]
     W, V = first.W[:, :known], first.V
     c = own.coefficients(T[..., : len(own)], W, V)
     A = (c[:, :, None] * np.prod(W[:, beside[0].indices], axis=2).T).reshape(-1, len(W))
     B = T[..., len(own) : len(own) + n * len(beside[0])].reshape(*T.shape[:2], n, len(beside[0]))
     B = np.swapaxes(B, 2, 3).reshape(-1, n)
-    equations.append((A, B, c, T, face.Z, local))
+    equations.append((A, B, c, T, face.Z))
     A, B = (np.concatenate([e[j] for e in equations]) for j in (0, 1))
     if not len(A):
         return np.zeros((n, A.shape[1])), np.inf
