@@ -57,7 +57,13 @@ def cheapest_design(n_inputs, m_1, m_2, n_outputs):
     designs = [_design(n_inputs, m_1, m_2, n_outputs, order, False, 1) for order in _ORDERS]
     for n_joint in {1, n_outputs}:
         designs += [_design(n_inputs, m_1, m_2, n_outputs, order, True, n_joint) for order in _LEVEL_ORDERS]
-    return min((d for d in designs if d is not None), key=lambda design: design.n_queries, default=None)
+    return _cheapest(designs)
+
+
+def _cheapest(designs):
+    """The one with the fewest queries; those with derivatives of one order, which show the curves of units, first."""
+    designs = [d for d in designs if d is not None]
+    return min(designs, key=lambda design: (design.further_order != design.order, design.n_queries), default=None)
 
 
 def _design(n_inputs, m_1, m_2, n_outputs, p, levels, n_joint):
@@ -70,7 +76,7 @@ def _design(n_inputs, m_1, m_2, n_outputs, p, levels, n_joint):
     n = _CONTEXTS * m_2 * n_joint / n_outputs + _MORE_CONTEXTS + (2 * k if levels else 0)
     if not levels and n > _SHARE_OF_CONTEXTS * n_contexts(n_inputs, m_1, k):
         return None
-    first = Design(p, k, n * _n_points(k, p, levels), levels, n_joint, fill)
+    first = Design(p, k, n * _n_points(k, p, levels), levels, n_joint, fill, further_order=p)
     if m_1 == k:
         return first
     designs = [
@@ -79,8 +85,7 @@ def _design(n_inputs, m_1, m_2, n_outputs, p, levels, n_joint):
         for known in range(max(1, k - _FEWER_KNOWN), k + 1)
         for group in range(1, m_1 - k + 1)
     ]
-    designs = [d for d in designs if d is not None]  # coefficients of one order show the curves of units
-    return min(designs, key=lambda design: (design.further_order != p, design.n_queries), default=None)
+    return _cheapest(designs)
 
 
 def _further(first, n_inputs, m_1, m_2, n_outputs, group, known, q):

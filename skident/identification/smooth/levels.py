@@ -11,11 +11,13 @@ from .products import LEAST_OF_LEVELS, clear_gaps, scaled_rows
 
 __all__ = ["Levels"]
 
-_STARTS = 6  # the first one at the norms and biases known (budget)
+_STARTS_OF_LEVELS = 6  # the first one at the norms and biases known (budget)
+_MAX_STEPS = 30  # of Gauss-Newton (budget)
 _BIAS_SD = 0.3  # of further starts: about the error of biases from profiles
-_CLEAR = 0.1  # ratio of neighboring singular values, up to the rank, below which no further start is made
-_STEP = 1e-5  # of differences by norms and biases
+_CLEAR_GAP = 0.1  # ratio of neighboring singular values, up to the rank, below which no further start is made
+_DIFFERENCE = 1e-5  # by norms and biases
 _LARGEST = 1.0, 3.0  # log norm and bias; beyond, derivatives vanish
+_INSIDE = 0.95  # of these: solutions at the limits have low ranks whatever the network is
 
 
 class Levels:
@@ -35,19 +37,23 @@ class Levels:
         curvature = (bend / slope - self.curvature) / (self.size * self.slope)
         return slope * np.exp(log_norms) / self.slope, curvature
 
-    def fitted(self, products, T, most, rng):
-        """Log norms and biases (2 k,) for which products from T (n, P, s) are those of `most` units, or of fewer."""
+    def fitted(self, products, T, guess, most, rng):
+        """Log norms and biases (2 k,) for which products from T (n, P, s) are those of few units; NaN without any.
+
+        As many as the guess, or up to `most`: where the gap of singular values is clearest.
+        """
         problem, k = _Rank(self, products, T), self.levels.shape[1]
-        best, lowest, ranks = np.zeros(2 * k), np.inf, []
-        for attempt in range(_STARTS):
-            start = np.append(np.zeros(k), (_BIAS_SD if attempt else 0.0) * rng.standard_normal(k))
-            x, cost = problem.least(start, most)
-            best, lowest = (x, cost) if cost < lowest else (best, lowest)
-            ranks, gaps = clear_gaps(svd(problem.values(best), compute_uv=False)[: most + 1], LEAST_OF_LEVELS)
-            ranks = ranks[(ranks <= most) & (gaps < _CLEAR)]
-            if len(ranks):
-                break
-        return problem.least(best, int(ranks[0]))[0] if len(ranks) and ranks[0] < most else best
+        best, clearest = np.full(2 * k, np.nan), _CLEAR_GAP
+        for rank in dict.fromkeys((most, min(guess, most))):
+            for attempt in range(_STARTS_OF_LEVELS):
+                start = np.append(np.zeros(k), (_BIAS_SD if attempt else 0.0) * rng.standard_normal(k))
+                x = problem.least(start, rank)
+                ranks, gaps = clear_gaps(svd(problem.values(x), compute_uv=False)[: rank + 1], LEAST_OF_LEVELS)
+                gap = gaps[ranks <= rank].min()
+                if gap < _CLEAR_GAP and np.all(np.abs(x) < _INSIDE * np.repeat(_LARGEST, k)):
+                    best, clearest = (x, gap) if gap < clearest else (best, clearest)
+                    break
+        return best
 
 
 class _Rank:
@@ -65,7 +71,7 @@ class _Rank:
         return scaled_rows(C.T).T
 
     def least(self, start, rank):
-        """Log norms and biases, and the cost, by Gauss-Newton on ``U_2^T C V_2``: singular values beyond the rank."""
+        """Log norms and biases by Gauss-Newton on ``U_2^T C V_2``: singular values beyond the rank."""
         k = len(start) // 2
 
         def cost(x):
@@ -77,9 +83,8 @@ class _Rank:
             C = self.values(x)
             U, _, Vt = svd(C, full_matrices=True)
             left, right = U[:, rank:].T, Vt[rank:].T
-            moved = (self.values(x + e) - self.values(x - e) for e in _STEP * np.eye(2 * k))
-            J = np.stack([(left @ change @ right).ravel() for change in moved], axis=1) / (2.0 * _STEP)
+            moved = (self.values(x + e) - self.values(x - e) for e in _DIFFERENCE * np.eye(2 * k))
+            J = np.stack([(left @ change @ right).ravel() for change in moved], axis=1) / (2.0 * _DIFFERENCE)
             return DenseJacobian(J, (left @ C @ right).ravel())
 
-        found = levenberg_marquardt(cost, linearize, start, max_iter=30, ftol=1e-2)
-        return found.x, found.cost
+        return levenberg_marquardt(cost, linearize, start, max_iter=_MAX_STEPS, ftol=1e-2).x

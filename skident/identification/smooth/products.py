@@ -36,7 +36,7 @@ class Products:
 
     With `repeated`, also those with one entry squared ("once"), of which derivatives are
     ``T_iiR = r_i^2 r_R (sum_k c_k W_ik^2 W_Rk) + kappa_i T_iR``, or with any entries repeated ("any"), if derivatives
-    are by the outputs of the units. Of `n_outputs` outputs that share the units, products with the output weights count.
+    are by the outputs of the units. Of `n_outputs` outputs, products with the output weights count.
     """
 
     def __init__(self, n_free, order, repeated="", beside=(), n_outputs=1):

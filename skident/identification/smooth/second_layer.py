@@ -41,7 +41,7 @@ _MISMATCH = 5e-2  # relative residual of the further units
 _FACES_PER_UNIT = 4  # of a further unit (budget)
 _STEPS = {2: 4.0, 3: 4.0, 4: 4.0}  # of order p, times eps^(1 / (p + 2)): truncation against rounding
 _STEP_FACTORS = 2.0 ** np.arange(-2, 7)  # steps that are compared
-_LONGEST_STEP = 0.2  # of outputs in [-1, 1]; those that are chosen are a quarter at most
+_LARGEST_STEP = 0.2  # of outputs in [-1, 1]; those that are chosen are a quarter at most
 _STEP_PLACES = 6  # at which they are compared
 _SMALL = 1e-2  # derivative over the largest one below which its relative change does not matter
 _ACCURATE = 1e-5  # change of the derivatives with the step above which two steps are extrapolated
@@ -115,7 +115,7 @@ class _Step:
         """Where a derivative at some places changes least, relative to its size, when the step is halved."""
         stencils = Stencils.of([mixed(sets[cube.rng.randint(len(sets))])], len(face.free))
         sizes = _STEPS[order] * np.finfo(float).eps ** (1.0 / (order + 2)) * _STEP_FACTORS
-        sizes = sizes[sizes < _LONGEST_STEP]
+        sizes = sizes[sizes < _LARGEST_STEP]
         T = np.array([stencils.derivatives(cube, face[:_STEP_PLACES], size)[0][..., 0] for size in sizes])
         scale = np.abs(T[2]) + _SMALL * np.abs(T[2]).max() + np.finfo(float).tiny
         once, twice = (np.sqrt(np.mean((np.diff(A, axis=0) / scale) ** 2, axis=(1, 2))) for A in (T, _extrapolated(T)))
@@ -174,8 +174,8 @@ class _FirstFace:
             levels = Levels(self.cube.g, self.levels[:, self.free])
             n_rows, d = products.rows(self.T[..., : len(products)]).shape
             most = min(self.design.most(d), n_rows - len(self.free) - _SURPLUS)
-            self.x = levels.fitted(products, self.T, max(most, guess), self.cube.rng)
-            of_levels = levels.relative(self.x)
+            self.x = levels.fitted(products, self.T, guess, most, self.cube.rng)
+            of_levels = levels.relative(np.nan_to_num(self.x))
         self.C = products.values(self.T, *of_levels)
         rounding = np.finfo(float).eps * rounding[..., : len(products)]
         rounding = np.linalg.norm(products.rows(rounding), axis=1)
@@ -185,8 +185,10 @@ class _FirstFace:
         self.rank, self.gap, d = int(ranks[0]), gaps[0], self.rows.shape[1]
         most = min(self.design.most(d), len(self.rows) - _SURPLUS)
         self.spans = [(gap, Vt[:rank].T) for rank, gap in zip(ranks, gaps, strict=True) if gap < _GAP and rank <= most]
-        self.crowded = self.rank > self.design.most(d)
-        self.vague = self.gap > _GAP or self.rank > len(self.rows) - _SURPLUS
+        unclear = self.design.levels and np.isnan(self.x).any()
+        self.spans = [] if unclear else self.spans
+        self.crowded = unclear or self.rank > self.design.most(d)
+        self.vague = unclear or self.gap > _GAP or self.rank > len(self.rows) - _SURPLUS
         self.counted = not self.vague and self.rank < d
 
     def units(self):
