@@ -41,7 +41,7 @@ KERNELS = {
     "compression": 1,
     "datasets": 2,
     "hierarchical": 2,
-    "identification": 185,
+    "identification": 163,
     "landscape": 7,
     "metrics": 2,
     "network": 3,
