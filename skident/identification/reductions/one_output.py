@@ -99,7 +99,9 @@ class _Column:
 
 
 def _last_hidden(network):
-    """The outputs of the last hidden layer of a network, and 1, as a function of its inputs."""
+    """The outputs of the last hidden layer of a network, or its inputs, and 1, as a function of its inputs."""
+    if len(network.weights) == 1:
+        return lambda U: np.column_stack([U, np.ones(len(U))])
     hidden = FeedforwardNetwork(network.weights[:-1], network.biases[:-1], *[network.activations[0]] * 2)
     return lambda U: np.column_stack([hidden(U), np.ones(len(U))])
 

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import expit, log_softmax, logsumexp
 
 from skident.budget.constants import EPS, ROUNDINGS, SUM_TOL
-from skident.network import FeedforwardNetwork, bounded, center_outputs, clip, get_activation, with_linear_skip
+from skident.network import Clip, FeedforwardNetwork, bounded, center_outputs, clip, get_activation, with_linear_skip
 from skident.oracle import BlackBoxError, NotIdentified, Oracle, are_probabilities, precision_of
 
 from ..activation.outputs import inverse
@@ -291,8 +291,14 @@ class BoundedOutputs(Outputs):
         return np.clip((2.0 * Y - self.low - self.high) / (self.high - self.low), -1.0, 1.0)
 
     def invert(self, network):
-        """The network with outputs between the bounds."""
-        return _with_activation(network, bounded(network.output_activation, self.low, self.high))
+        """The network with outputs between the bounds, where a clip stays one."""
+        g = network.activations[-1]
+        if not isinstance(g, Clip):
+            return _with_activation(network, bounded(network.output_activation, self.low, self.high))
+        half, middle = (self.high - self.low) / 2.0, (self.high + self.low) / 2.0
+        (*W, w), (*b, c) = network.weights, network.biases
+        limits = [middle + half * np.asarray(limit) for limit in (g.low, g.high)]
+        return FeedforwardNetwork([*W, w * half], [*b, c * half + middle], network.activations[0], clip(*limits))
 
 
 def _rounding(low, high):

@@ -7,12 +7,14 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skident import NetworkIdentifier, NetworkVerifier
 from skident.datasets import make_network
+from skident.identification.reductions.one_output import _last_hidden
 from skident.identification.reductions.outputs import (
     BoundedOutputs,
     ExponentialOutputs,
     LogProbabilities,
     refuse_refuted,
 )
+from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, Oracle
 
 LOW, HIGH = np.array([-1.5, -0.3, 2.0]), np.array([0.7, 3.0, 2.5])
@@ -132,6 +134,20 @@ def test_inverses(kind, rng):
     before = kind.before(Y)
     expected = Z[:, :-1] - Z[:, -1:] if isinstance(kind, LogProbabilities) else Z
     np.testing.assert_allclose(before, expected, atol=1e-13)
+
+
+def test_a_clip_between_bounds_stays_one(rng):
+    network = make_network((4, 5, 3), output_activation="identity", random_state=0).with_clip(-0.8, 1.0)
+    X = 3.0 * rng.standard_normal((200, 4))
+    expected = LOW + (HIGH - LOW) * (network(X) + 1.0) / 2.0
+    assert np.abs(BoundedOutputs(LOW, HIGH).invert(network)(X) - expected).max() < 1e-14
+
+
+def test_one_output_without_hidden_layers(rng):
+    """A linear output among clipped ones: the others are fitted to the inputs."""
+    network = FeedforwardNetwork([np.array([[1.0], [2.0]])], [np.array([0.5])], "tanh")
+    U = rng.standard_normal((3, 2))
+    assert np.array_equal(_last_hidden(network)(U), np.column_stack([U, np.ones(3)]))
 
 
 def test_a_constant_output_among_bounded_ones(rng):
