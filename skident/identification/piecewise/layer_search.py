@@ -26,6 +26,7 @@ _POINTS_PER_UNIT = 4  # critical points of deeper units that decide a layer's si
 _MOST_UNSIGNED = 30  # units over unsigned features that are extended (budget)
 _MOST_AIMED = 3  # sets of lines that are aimed at units with undecided signs, and one (budget)
 _SHARPENINGS = 12  # of a unit over a wide layer (budget)
+_NEW_NORMALS = 1.05  # normals over those before, above which candidates are formed again (cost)
 _KNOWN = 0.1  # relative error of coefficients that are known well enough, in `exact_tol`
 _SHARPENED = 12  # places of each
 _SPARE_UNITS = 3  # of these, beyond the unknowns over the equations of one
@@ -188,18 +189,19 @@ def find_units(record, levels, lines, may_extend=True):
     """
     search = _UnitSearch(record, levels)
     for search.may_extend in (False, True)[: 1 + may_extend]:
-        left, n_before = search.left(), -1
+        left, n_before, n_normals = search.left(), -1, -1
         for line in lines:
             if np.any(record.bends.line[left] == line):
                 search.measure([line])
                 n_normals = len(record.with_normals())
-                if n_normals > n_before:
+                if n_normals > _NEW_NORMALS * n_before:
                     search.add_units()
-                    left = search.left()
-                n_before = n_normals
+                    left, n_before = search.left(), n_normals
             if len(left) == 0:
                 return True
-    return False
+        if n_normals > n_before:
+            search.add_units()
+    return len(search.left()) == 0
 
 
 class _UnitSearch(_Search):
@@ -214,11 +216,10 @@ class _UnitSearch(_Search):
         level, record, tol = self.level, self.record, self.outputs.loose_tol
         level.complete(self.open_points())
         index = self.open_points()
-        views = Views(level.prefix, record, index, tol)
+        views = Views(level.prefix, record, index, tol, level.views)
         free = views.whole.copy()
         seeds = np.flatnonzero(free & ~np.isin(index, list(level.rejected)))
-        sizes = [-views.joined(i, free)[2].sum() for i in seeds]
-        for i in seeds[np.argsort(sizes, kind="stable")]:
+        for i in seeds[np.argsort(-views.sizes()[seeds], kind="stable")]:
             if not free[i] or self.n_failed > _MOST_EXTENDED:
                 continue
             coef, mask, member = views.joined(i, free)
@@ -252,6 +253,8 @@ class _UnitSearch(_Search):
     def accepts(self, unit):
         """Whether a candidate is a unit of the level; None if that is not decided."""
         level = self.level
+        if level.is_hopeless(unit):
+            return False
         evidence = level.evidence(unit)
         if level.refuted(unit, evidence)[0]:
             return False
