@@ -61,6 +61,7 @@ class LayerUnits:
 
     @prefix.setter
     def prefix(self, prefix):
+        """Replace the known layers."""
         self._prefix, self.views, self._grid = prefix, {}, None  # views: of bends, see `Views`
         self._seen = np.zeros((3, 0, prefix.n_features))
 
