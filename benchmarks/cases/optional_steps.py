@@ -54,10 +54,7 @@ _PLACES = {  # name: rows, places and what stands there instead
     "missing units as linear directions": ("relu", {f"{_ENGINE}.layer_search:missing_direction": _always(None)}),
     "units refuted by later lines": ("relu", {f"{_ENGINE}.engine:LayerUnits.drop_refuted": _always(False)}),
     "critical points of all layers first": ("relu", {f"{_METHODS}.relu:_has_shared_critical_points": _always(False)}),
-    "facets of many layers dropped": ("relu", {f"{_MANY}.units:drop_facets": _always(None)}),
     "short lines to unseen weights": ("relu", {f"{_MANY}.units:complete_unit": _always(False)}),
-    "linear directions": ("relu", {f"{_MANY}.network:linear_direction": _always(None)}),
-    "units from clusters": ("relu", {f"{_MANY}.units:LayerSearch.from_clusters": _always(None)}),
 }
 STEPS = {name: Step(name, rows, places) for name, (rows, places) in _PLACES.items()}
 

@@ -19,7 +19,7 @@ from ..units.validation import Validation, samples_farther_out, validate_readout
 from .acquire import lines_beside, orthant_lines, random_lines
 from .first_layer import FirstLayer
 from .kernel.robust_fit import NOISY
-from .layer_search import find_signs, find_units, unexplained
+from .layer_search import find_signs, find_units, left_over, unexplained
 from .slow_layers import further_queries
 
 __all__ = ["DeepNetwork", "find_piecewise_network"]
@@ -138,7 +138,7 @@ class _Engine:
         first.search()
         if not first.units:
             raise NotIdentified("activation boundaries", *_no_hyperplane(len(self.record)))
-        n_unexplained = len(unexplained(self.record, self.levels, np.arange(len(self.record)))[0])
+        n_unexplained = len(left_over(self.levels, np.arange(len(self.record))))
         self.most += further_queries(self.probe, len(first.units), len(self.record.lines), n_unexplained)
         basis = first.span() if self.probe.oracle.input_range is None and first.is_whole() else None
         if basis is not None:
@@ -280,7 +280,7 @@ class _Engine:
         whole = [(depth, depth == last) for depth in range(last + 1)]
         for depth, may_extend in [*whole, *((depth, True) for depth in range(1, last))]:
             level, before = self.levels[depth], len(self.levels[depth].units)
-            if level.complete(unexplained(self.record, self.levels, self.record.with_normals())[0]):
+            if level.complete(left_over(self.levels, self.record.with_normals())):
                 return True
             level.rejected -= set(index)
             if depth == 0:

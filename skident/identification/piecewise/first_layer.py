@@ -51,6 +51,8 @@ class FirstLayer(LayerUnits):
             if self.explains(np.array([i]))[0] >= 0:
                 continue
             unit = hyperplane(self.record, i)
+            if self.is_hopeless(unit):
+                continue
             evidence = self.evidence(unit)
             if len(evidence.hits) >= _FEWEST_HITS and not self.refuted(unit, evidence)[0]:
                 self.refit(unit)
@@ -86,7 +88,7 @@ class FirstLayer(LayerUnits):
     def restrict(self, basis):
         """Change to the coordinates y of ``x = y basis``."""
         self.record.restrict(basis)
-        self.prefix, self._grid = Prefix(len(basis)), None
+        self.prefix = Prefix(len(basis))
         both = np.block([[basis, np.zeros((len(basis), 1))], [np.zeros((1, basis.shape[1])), np.ones((1, 1))]])
         for unit in self.units:
             unit.coef, unit.rows, unit.half = both @ unit.coef, unit.rows @ both.T, both @ unit.half

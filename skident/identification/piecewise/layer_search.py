@@ -17,7 +17,7 @@ from ..units.signs import sign_votes, signs_of_units, some_signs, votes_decide
 from ..units.unit import Unit
 from .acquire import aimed_lines
 
-__all__ = ["find_signs", "find_units", "unexplained"]
+__all__ = ["find_signs", "find_units", "left_over", "unexplained"]
 
 _MOST_EXTENDED = 8  # points whose units are extended in vain before others are left (budget)
 _MOST_CROSSINGS = 30  # of extending a unit (budget)
@@ -26,10 +26,18 @@ _POINTS_PER_UNIT = 4  # critical points of deeper units that decide a layer's si
 _MOST_UNSIGNED = 30  # units over unsigned features that are extended (budget)
 _MOST_AIMED = 3  # sets of lines that are aimed at units with undecided signs, and one (budget)
 _SHARPENINGS = 12  # of a unit over a wide layer (budget)
+_NEW_NORMALS = 1.05  # normals over those before, above which candidates are formed again (cost)
 _KNOWN = 0.1  # relative error of coefficients that are known well enough, in `exact_tol`
 _SHARPENED = 12  # places of each
 _SPARE_UNITS = 3  # of these, beyond the unknowns over the equations of one
 _SPARE_SHARE = 1.5  # of these unknowns
+
+
+def left_over(levels, index):
+    """Those of some bends that no unit of any level explains."""
+    for level in levels:
+        index = index[level.explains(index) < 0]
+    return index
 
 
 def unexplained(record, levels, index):
@@ -49,15 +57,24 @@ class _Search:
 
     def __init__(self, record, levels):
         self.record, self.levels, self.outputs = record, levels, record.outputs
+        self.behind = np.zeros(0, dtype=int)  # bends that no unit of the levels before explains, of the first ones:
+        self.n_tested = 0
 
     def measure(self, lines):
         """Measure the normals of unexplained bends of lines."""
         index = np.flatnonzero(np.isin(self.record.bends.line, lines))
         self.record.measure_normals(lines, *unexplained(self.record, self.levels, index)[1:])
 
+    def left(self):
+        """Indices of the bends that no unit explains."""
+        new = left_over(self.levels[:-1], np.arange(self.n_tested, len(self.record)))
+        self.behind, self.n_tested = np.append(self.behind, new), len(self.record)
+        return left_over(self.levels[-1:], self.behind)
+
     def open_points(self):
         """Indices of unexplained bends with normals, nearest to the center first."""
-        left = unexplained(self.record, self.levels, self.record.with_normals())[0]
+        left = self.left()
+        left = left[np.isfinite(self.record.normal_errors[left])]
         return left[np.argsort(np.linalg.norm(self.record.points[left], axis=1))]
 
 
@@ -172,13 +189,19 @@ def find_units(record, levels, lines, may_extend=True):
     """
     search = _UnitSearch(record, levels)
     for search.may_extend in (False, True)[: 1 + may_extend]:
+        left, n_before, n_normals = search.left(), -1, -1
         for line in lines:
-            if len(unexplained(record, levels, record.on_line(line))[0]):
+            if np.any(record.bends.line[left] == line):
                 search.measure([line])
-                search.add_units()
-            if len(unexplained(record, levels, np.arange(len(record)))[0]) == 0:
+                n_normals = len(record.with_normals())
+                if n_normals > _NEW_NORMALS * n_before:
+                    search.add_units()
+                    left, n_before = search.left(), n_normals
+            if len(left) == 0:
                 return True
-    return False
+        if n_normals > n_before:
+            search.add_units()
+    return len(search.left()) == 0
 
 
 class _UnitSearch(_Search):
@@ -193,17 +216,19 @@ class _UnitSearch(_Search):
         level, record, tol = self.level, self.record, self.outputs.loose_tol
         level.complete(self.open_points())
         index = self.open_points()
-        views = Views(level.prefix, record, index, tol)
+        views = Views(level.prefix, record, index, tol, level.views)
         free = views.whole.copy()
-        sizes = [-views.joined(i, free)[2].sum() if free[i] else 1 for i in range(len(index))]
-        for i in np.argsort(sizes, kind="stable"):
-            if not free[i] or index[i] in level.rejected or self.n_failed > _MOST_EXTENDED:
+        seeds = np.flatnonzero(free & ~np.isin(index, list(level.rejected)))
+        for i in seeds[np.argsort(-views.sizes()[seeds], kind="stable")]:
+            if not free[i] or self.n_failed > _MOST_EXTENDED:
                 continue
             coef, mask, member = views.joined(i, free)
+            if not mask.all() and not self.may_extend:
+                continue
             unit = Unit(coef / np.linalg.norm(coef[:-1]), np.eye(len(coef))[:, ~mask], record.points[index[i]])
             unit.starts += list(record.points[index[member]])
-            self.try_unit(unit, index[member], index[i])
-            free &= level.explains(index) < 0
+            if self.try_unit(unit, index[member], index[i]):
+                free &= level.explains(index) < 0
         for i in index[~views.whole] if self.may_extend else ():
             if i in level.rejected or level.explains(np.array([i]))[0] >= 0 or self.n_failed > _MOST_EXTENDED:
                 continue
@@ -214,9 +239,7 @@ class _UnitSearch(_Search):
                 self.try_unit(unit, np.array([i]), i)
 
     def try_unit(self, unit, members, i):
-        """Accept a unit of some bends, or reject bend i if more lines would not change that."""
-        if unit.nullity and not self.may_extend:
-            return
+        """Accept a unit of some bends, or reject bend i if more lines would not change that; whether it is accepted."""
         unit.learn(*self.level.equations(members, unit.coef))
         unit.settle()
         accepted = self.accepts(unit)
@@ -225,10 +248,13 @@ class _UnitSearch(_Search):
             self.n_failed = 0
         elif accepted is False:
             self.level.rejected.add(i)
+        return accepted
 
     def accepts(self, unit):
         """Whether a candidate is a unit of the level; None if that is not decided."""
         level = self.level
+        if level.is_hopeless(unit):
+            return False
         evidence = level.evidence(unit)
         if level.refuted(unit, evidence)[0]:
             return False

@@ -46,42 +46,58 @@ class Views:
     """What critical points say of the weights on the features that matter there, if those are independent.
 
     Attributes: `index` of bends (n,), `coef` (n, T), masks `on` (n, T), `whole` (n,): whether the weights follow.
+    `known` are views of bends from before, which new ones join.
     """
 
-    def __init__(self, prefix, record, index, tol):
-        self.index, self.tol, P = index, tol, record.points[index]
-        phi, G = prefix.evaluate(P)[1], prefix.gradients(P)[1]
-        self.on, self.coef, self.whole = phi != 0, np.zeros(phi.shape), np.zeros(len(index), dtype=bool)
-        for i in range(len(index)):
-            a = np.flatnonzero(self.on[i, :-1])
-            if len(a) == 0 or len(a) > len(G[i].T):
-                continue
-            inverse, null = inverse_and_null(G[i, a].T, tol)
-            if null.shape[1]:
-                continue
-            n = record.normals[index[i]] / np.linalg.norm(record.normals[index[i]])
-            w = inverse @ n
-            slack = SIGNIFICANCE * record.normal_errors[index[i]] + tol
-            self.whole[i] = np.linalg.norm(G[i, a].T @ w - n) < slack
-            self.coef[i, a], self.coef[i, -1] = w, -w @ phi[i, a]
+    def __init__(self, prefix, record, index, tol, known):
+        self.index, self.tol = index, tol
+        new = np.array([i for i in index if i not in known], dtype=int)
+        P = record.points[new]
+        for i, phi, G in zip(new, prefix.evaluate(P)[1], prefix.gradients(P)[1], strict=True):
+            known[i] = _view(phi, G, record.normals[i], SIGNIFICANCE * record.normal_errors[i] + tol, tol)
+        parts = zip(*(known[i] for i in index), strict=True) if len(index) else np.zeros((3, 0, prefix.n_features))
+        self.on, self.coef, self.whole = (np.array(part) for part in parts)
+        self.whole = self.whole.astype(bool).reshape(len(index))
+        self._on, self._squares = self.on.astype(float), self.coef**2
+
+    def sizes(self):
+        """How many views agree with each (n,)."""
+        return np.array([self._agree(c, on).sum() for c, on in zip(self.coef, self._on, strict=True)])
+
+    def _agree(self, coef, on):
+        """Which views agree up to a factor with coefficients (T,) where the mask on (T,) has them too."""
+        product, own, other = self.coef @ coef, self._on @ coef**2, self._squares @ on
+        off = own * other - product**2  # squared sine of their angle, over both squared norms
+        agree = (off < self.tol**2 * own * other) & (self._on @ on >= _FEWEST_COMMON) & self.whole
+        bias = self._on[:, -1] * coef[-1] ** 2
+        return agree & (own - bias > _LEAST_COMMON * (coef[:-1] ** 2).sum())
 
     def joined(self, i, free):
         """Coefficients (T,), their mask and the members (n,) of view i's unit, joined with `free` others that agree."""
         coef, mask, member = self.coef[i].copy(), self.on[i].copy(), np.zeros(len(self.index), dtype=bool)
         member[i] = True
         for _ in range(_MOST_JOINS):
-            common = self.on & mask
-            one, other = np.where(common, coef, 0.0), np.where(common, self.coef, 0.0)
-            ratio = (one * other).sum(axis=1) / np.maximum((other**2).sum(axis=1), 1e-300)
-            apart = np.linalg.norm(one - ratio[:, None] * other, axis=1)
-            agree = apart < self.tol * np.linalg.norm(one, axis=1)
-            agree &= free & self.whole & ~member & (common.sum(axis=1) >= _FEWEST_COMMON)
-            agree &= (one[:, :-1] ** 2).sum(axis=1) > _LEAST_COMMON * (coef[:-1] ** 2).sum()
+            agree = self._agree(coef, mask.astype(float)) & free & ~member
             if not agree.any():
                 break
             for j in np.flatnonzero(agree):
-                new = self.on[j] & ~mask
-                coef[new] = ratio[j] * self.coef[j][new]
+                common, new = self.on[j] & mask, self.on[j] & ~mask
+                coef[new] = (coef[common] @ self.coef[j][common]) / self._squares[j][common].sum() * self.coef[j][new]
                 mask |= self.on[j]
                 member[j] = True
         return coef, mask, member
+
+
+def _view(phi, G, normal, slack, tol):
+    """A mask (T,) of features that matter at a point, coefficients (T,), and whether the normal determines them."""
+    on, coef = phi != 0, np.zeros(len(phi))
+    a = np.flatnonzero(on[:-1])
+    if len(a) == 0 or len(a) > G.shape[1]:
+        return on, coef, False
+    inverse, null = inverse_and_null(G[a].T, tol)
+    if null.shape[1]:
+        return on, coef, False
+    n = normal / np.linalg.norm(normal)
+    w = inverse @ n
+    coef[a], coef[-1] = w, -w @ phi[a]
+    return on, coef, bool(np.linalg.norm(G[a].T @ w - n) < slack)

@@ -17,6 +17,8 @@ from .crossings import crossings, line_grid
 __all__ = ["Evidence", "LayerUnits"]
 
 FEWEST_HITS = 5  # predicted crossings that must be there: chance is below 1e-12 with positions exact to 1e-3
+_MANY = 20  # predicted crossings of a unit that may be hopeless, and
+_FEW_SHARE = 0.2  # share of them with bends, below which it is: others may be where outputs are constant
 _GRID = 400  # positions of a line at which units are evaluated
 _MOST_SCANS = 6  # of missed crossings (budget): a false unit misses most of them
 _FARTHEST = 1e-4  # distance of an explained point, relative to its line's position, at most
@@ -49,8 +51,19 @@ class LayerUnits:
     """Units of the layer behind a `Prefix`, in spread 1; `rejected` are bends from which none was recovered."""
 
     def __init__(self, record, prefix):
-        self.record, self.prefix, self.units, self.rejected = record, prefix, [], set()
-        self._grid = None
+        self.record, self.units, self.rejected = record, [], set()
+        self.prefix = prefix
+
+    @property
+    def prefix(self):
+        """The known layers; what was computed of others is forgotten."""
+        return self._prefix
+
+    @prefix.setter
+    def prefix(self, prefix):
+        """Replace the known layers."""
+        self._prefix, self.views, self._grid = prefix, {}, None  # views: of bends, see `Views`
+        self._seen = np.zeros((3, 0, prefix.n_features))
 
     @property
     def outputs(self):
@@ -87,9 +100,8 @@ class LayerUnits:
         units = self.units if units is None else units
         if not units or len(index) == 0:
             return best
-        P, t_error = record.points[index], record.bends.t_error[index]
-        phi, tangents = self.prefix.evaluate(P)[1], self.prefix.tangents(P, record.directions[index])
-        variances, far = self.prefix.variances(P), _FARTHEST * (1.0 + np.abs(record.bends.t[index]))
+        phi, tangents, variances = self._at_bends(index)
+        t_error, far = record.bends.t_error[index], _FARTHEST * (1.0 + np.abs(record.bends.t[index]))
         for k, unit in enumerate(units):
             slope = np.maximum(np.abs(tangents @ unit.coef), TINY)
             error = t_error + (unit.error(phi) + np.sqrt(variances @ unit.coef**2)) / slope
@@ -97,6 +109,16 @@ class LayerUnits:
             hit &= unit.is_determined(phi, self.outputs.loose_tol)
             best[hit & (best < 0)] = k
         return best
+
+    def _at_bends(self, index):
+        """Features of bends, their derivatives along the lines, and their variances (n, T), computed once."""
+        prefix, record = self.prefix, self.record
+        n = self._seen.shape[1]
+        if n < len(record):
+            P, V = record.points[n:], record.directions[n:]
+            new = prefix.evaluate(P)[1], prefix.tangents(P, V), prefix.variances(P)
+            self._seen = np.concatenate([self._seen, new], axis=1)
+        return self._seen[:, index]
 
     def scaled_normals(self, index, which):
         """Gradients of units at their bends (n, k), with ``n . direction = 1``, and their relative errors (n,)."""
@@ -114,12 +136,7 @@ class LayerUnits:
     def evidence(self, unit):
         """The `Evidence` of the record; predicted crossings count where they are sharp and the outputs not constant."""
         record, outputs, lines = self.record, self.outputs, self.record.lines
-        if self._grid is None or len(self._grid[0]) != len(lines):
-            grid = line_grid(outputs, lines, _GRID)
-            points = lines.origins[:, None] + grid[:, :, None] * lines.directions[:, None]
-            phi = self.prefix.evaluate(points.reshape(-1, outputs.n_inputs))[1]
-            self._grid = grid, phi.reshape(*grid.shape, -1)
-        found = crossings(self.prefix, unit, lines, *self._grid, outputs.loose_tol)
+        found = crossings(self.prefix, unit, lines, *self._on_lines(), outputs.loose_tol)
         near, gap = record.nearest(found.line, found.t)
         if len(found) == 0 or len(record) == 0:
             return Evidence(near[:0], found.take(slice(0)), 0)
@@ -129,6 +146,24 @@ class LayerUnits:
         there = sharp & (gap < tol)
         missed = np.flatnonzero(sharp & ~there & ~record.is_silent(found.line, found.t))
         return Evidence(near[there], found.take(missed), int(there.sum()) + len(missed))
+
+    def _on_lines(self):
+        """A grid (n_lines, n) of positions of the record's lines, and features (n_lines, n, T) there."""
+        outputs, lines = self.outputs, self.record.lines
+        if self._grid is None or len(self._grid[0]) != len(lines):
+            grid = line_grid(outputs, lines, _GRID)
+            points = lines.origins[:, None] + grid[:, :, None] * lines.directions[:, None]
+            phi = self.prefix.evaluate(points.reshape(-1, outputs.n_inputs))[1]
+            self._grid = grid, phi.reshape(*grid.shape, -1)
+        return self._grid
+
+    def is_hopeless(self, unit):
+        """Whether far more crossings of a unit without open weights are predicted than there are bends on it."""
+        if unit.nullity:
+            return False
+        Z = self._on_lines()[1] @ unit.coef
+        n = np.count_nonzero(Z[:, 1:] * Z[:, :-1] < 0)
+        return n > _MANY and np.count_nonzero(self.explains(np.arange(len(self.record)), [unit]) == 0) < _FEW_SHARE * n
 
     def scanned(self, unit, points, directions, errors, slopes):
         """Scan shortly where crossings are predicted, and learn from them: how many are there, and how many are not."""

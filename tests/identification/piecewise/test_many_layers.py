@@ -1,7 +1,5 @@
 """ReLU networks of many layers, from one set of critical points with their normals."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -9,14 +7,13 @@ from skident import NetworkIdentifier
 from skident.datasets import make_network
 from skident.identification.piecewise.engine import find_piecewise_network, validate_relu_layers
 from skident.identification.piecewise.many_layers.aimed_lines import aimed_lines
-from skident.identification.piecewise.many_layers.consensus import clusters_of_jumps, grown, null_vectors, partial_units
+from skident.identification.piecewise.many_layers.consensus import grown, partial_units
 from skident.identification.piecewise.many_layers.critical_set import CriticalSet, lines_between, straight_lines
-from skident.identification.piecewise.many_layers.deeper_facets import drop_facets
 from skident.identification.piecewise.many_layers.error_lines import ErrorLines
 from skident.identification.piecewise.many_layers.handover import RecoveredLayer, as_relu_layers
 from skident.identification.piecewise.many_layers.known_prefix import KnownPrefix
 from skident.identification.piecewise.many_layers.network import find_layers
-from skident.identification.piecewise.many_layers.signs import SignFit, layer_signs, linear_direction
+from skident.identification.piecewise.many_layers.signs import layer_signs
 from skident.identification.piecewise.many_layers.spans import Spans
 from skident.identification.piecewise.many_layers.unit_fit import fitted_unit, with_weights_at
 from skident.identification.piecewise.many_layers.units import LayerSearch, Unit
@@ -128,17 +125,15 @@ def test_normals_contradict_wrong_signs_and_missing_units(seed):
     layer, _ = labels(network, critical.points)
     H, A = prefix_of(network, 1).outputs_and_gradients(critical.points)
     W, b, index = network.weights[1], network.biases[1], np.flatnonzero((layer > 1) & critical.reliable)
-    linear = np.zeros((len(W), 0))
-    spans = Spans.of(critical, H, A, index, (W, b, linear), rng)
+    spans = Spans.of(critical, H, A, index, (W, b), rng)
     flipped = np.where(np.eye(8, dtype=bool), -1.0, 1.0)
     wrong, able = spans.violations(np.vstack([np.ones(8), flipped]))
     assert wrong[0] == 0 and able[0] > 0 and np.all(wrong[1:] > 0)
     unsure = np.ones((len(index), 8), dtype=bool)
-    unsure = Spans.of(critical, H, A, index, (W, b, linear), rng, unsure).violations(flipped)[0]
+    unsure = Spans.of(critical, H, A, index, (W, b), rng, unsure).violations(flipped)[0]
     assert unsure.sum() < 0.1 * wrong.sum()  # those of points with no active unit
-    fewer = Spans.of(critical, H, A, index, (W[:, 1:], b[1:], linear), rng)
+    fewer = Spans.of(critical, H, A, index, (W[:, 1:], b[1:]), rng)
     assert fewer.violations(np.ones((1, 7)))[0][0] > 0
-    assert Spans.of(critical, H, A, index, (W[:, 1:], b[1:], W[:, :1]), rng).violations(np.ones((1, 7)))[0][0] == 0
 
 
 def test_single_points_give_the_signs_of_many_units():
@@ -149,7 +144,7 @@ def test_single_points_give_the_signs_of_many_units():
         layer, _ = labels(network, critical.points)
         H, A = prefix_of(network, 1).outputs_and_gradients(critical.points)
         signs, index = rng.choice([-1.0, 1.0], 14), np.flatnonzero((layer > 1) & critical.reliable)
-        units = network.weights[1] * signs, network.biases[1] * signs, np.zeros((14, 0))
+        units = network.weights[1] * signs, network.biases[1] * signs
         found = Spans.of(critical, H, A, index, units, rng).signs_from_points(rng)
         right += len(found) > 0 and np.array_equal(found, np.tile(signs, (len(found), 1)))
         fit = layer_signs(critical, H, A, index, units, rng)
@@ -173,22 +168,6 @@ def test_parts_of_one_unit_agree_and_give_its_weights(seed):
     assert cosine(w[mask], network.weights[1][mask, unit[index[start]]]) > 1.0 - 1e-9
     deeper = partial_units(*(part[layer == 2] for part in (H, A, critical.normals)))
     assert deeper[2].all()  # a deeper unit is linear in the outputs of the first layer, within a linear region
-
-
-def test_points_of_one_jump_are_one_unit_behind_all_layers():
-    network = random_network(SHAPE, 1)
-    critical = critical_set(network, 1)
-    layer, unit = labels(network, critical.points)
-    index = np.flatnonzero((layer == 2) & critical.reliable)
-    H, A = prefix_of(network, 2).outputs_and_gradients(critical.points)
-    clusters = clusters_of_jumps(critical.jumps[index], critical.line[index], 6)
-    assert len(clusters) > 2
-    for k in (index[cluster] for cluster in clusters):
-        assert len(np.unique(unit[k])) == 1
-        x = null_vectors(H[k], A[k], critical.normals[k])
-        seen = H[k].any(axis=0)
-        if x is not None:
-            assert cosine(x[:-1][seen], network.weights[2][seen, unit[k[0]]]) > 1.0 - 1e-8
 
 
 def test_a_unit_is_fitted_to_its_points_without_those_of_others():
@@ -222,30 +201,10 @@ def test_signs_of_a_layer_follow_from_the_next_ones(shape):
             H, A = prefix_of(network, k).outputs_and_gradients(critical.points)
             W, b = network.weights[k], network.biases[k]
             signs = rng.choice([-1.0, 1.0], len(b))
-            index, none = np.flatnonzero((layer > k) & critical.reliable), np.zeros((len(W), 0))
-            fit = layer_signs(critical, H, A, index, (W * signs, b * signs, none), rng)
+            index = np.flatnonzero((layer > k) & critical.reliable)
+            fit = layer_signs(critical, H, A, index, (W * signs, b * signs), rng)
             right += np.array_equal(fit.signs, signs) and fit.complete
     assert right >= 5
-
-
-def test_a_missing_unit_that_is_always_active_is_found_as_a_linear_part():
-    right = 0
-    for seed in range(4):
-        network = random_network((12, 10, 8, 8, 4), seed)
-        biases = [b.copy() for b in network.biases]
-        biases[1][0] = 50.0
-        network = network.with_parameters(network.weights, biases)
-        critical = critical_set(network, seed, 30, 30.0 * ERROR)
-        layer, _ = labels(network, critical.points)
-        H, A = prefix_of(network, 1).outputs_and_gradients(critical.points)
-        W, b, none = network.weights[1], network.biases[1], np.zeros((10, 0))
-        index = np.flatnonzero((layer > 1) & critical.reliable)
-        units = W[:, 1:], b[1:], none
-        found = linear_direction(critical, H, A, index, units)
-        if found is not None:
-            more = layer_signs(critical, H, A, index, (*units[:2], found), critical.rng)
-            right += more.is_better(layer_signs(critical, H, A, index, units, critical.rng))
-    assert right >= 2
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2])
@@ -262,18 +221,6 @@ def test_units_of_a_layer_are_found_and_no_others(depth):
             assert max(cosine(x, true[:, k]) for k in range(len(b))) > 1.0 - 1e-8
         n_found, n_units = n_found + len(search.units), n_units + len(b)
     assert n_found >= 0.8 * n_units
-
-
-def test_a_single_unit_of_a_layer_is_found():
-    network = random_network((5, 3, 1, 3), 0)
-    critical = critical_set(network, 0)
-    search = LayerSearch(critical, prefix_of(network, 1))
-    search.run([])
-    assert [cosine(unit.w, network.weights[1][:, 0]) > 1.0 - 1e-9 for unit in search.units] == [True]
-    unit = replace(search.units[0], share=0.9, wrong=critical.points[:3])
-    search.units = [unit]
-    drop_facets(search)
-    assert search.units == [unit]
 
 
 def test_points_that_coincide_give_no_line():
@@ -341,14 +288,6 @@ def test_lines_follow_where_a_missing_unit_makes_outputs_wrong(planted):
     assert len(lines) > 6 and len(beside) > len(lines) and np.mean(one != other) > 0.5
 
 
-def test_units_that_linear_ones_stand_for_follow_from_one_critical_point():
-    network = random_network(SHAPE, 0)
-    critical = critical_set(network, 0, 25)
-    search = LayerSearch(critical, prefix_of(network, 1))
-    search.from_linear(network.weights[1][:, :1])
-    assert len(search.units) == 1 and cosine(search.units[0].w, network.weights[1][:, 0]) > 1.0 - 1e-9
-
-
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_a_unit_keeps_the_sign_of_its_candidate(sign):
     network = random_network(SHAPE, 0)
@@ -358,13 +297,6 @@ def test_a_unit_keeps_the_sign_of_its_candidate(sign):
         candidate = Unit(w[:, k], b, np.ones(8, dtype=bool), np.zeros(0, dtype=int), critical.points[:0])
         unit = search.tested(candidate)
         assert unit is None or unit.w @ w[:, k] > 0.0
-
-
-def test_signs_that_normals_could_contradict_are_clearer():
-    signs, none = np.ones(3), np.zeros((3, 0))
-    fit, vague, wrong = (SignFit(signs, none, 1.0, *n) for n in ((0, 40), (0, 1), (9, 40)))
-    assert fit.is_clearer(vague) and not vague.is_clearer(fit) and not fit.is_clearer(fit)
-    assert not wrong.is_clearer(vague)
 
 
 def test_recovered_layers_are_validated_as_they_are(planted):

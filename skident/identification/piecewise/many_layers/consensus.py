@@ -5,28 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from skident.budget.constants import MANY_ROUNDS
-from skident.linalg import lapack, svd
+from skident.linalg import svd
 
-from ...constants import INDEPENDENT_NORMALS, INSIDE, NORMAL_RANK_TOL, NORMAL_WEIGHT, SAME_PART
+from ...constants import INSIDE, NORMAL_RANK_TOL, SAME_PART
 
 __all__ = [
-    "accurate_vector",
     "clusters_of_jumps",
-    "combinations",
     "gram_matrices",
     "grown",
-    "null_vectors",
     "partial_units",
-    "residuals",
-    "smallest_eigenpair",
 ]
 
 _LEAST_PART = 0.05  # of a unit's weights on which two parts must agree
 _LEAST_SHARED = 1  # weights that two parts must share, beside the bias
 _SAME_JUMP = 3e-6  # sine of the angle between jumps of one unit in one pattern of the layers behind it
-_ZERO = 1e-8  # eigenvalue per critical point of a unit's equations: squared errors of the normals
-_REGULAR = 1e-9  # eigenvalue over the largest of features that are independent
-_NEXT = 1e3  # ratio of the next eigenvalue to a zero one, if one unit only explains a cluster
 _LARGEST_CLUSTER = 200  # critical points of which equations are formed (budget)
 
 
@@ -76,19 +68,6 @@ def grown(w, b, active, scale, seed, free):
     return c, bias, mask, members
 
 
-def combinations(A, N, linear):
-    """Whether normals N (n, D) are unique combinations of linear units (m, r), a mask (n,), and their weights (n, m).
-
-    A (n, m, D) are the gradients of the units that linear ones combine.
-    """
-    G = np.einsum("nmd,mr->ndr", A, linear)
-    c = np.einsum("nrd,nd->nr", lapack.pinv(G, rcond=INDEPENDENT_NORMALS), N)
-    known = np.linalg.norm(np.einsum("ndr,nr->nd", G, c) - N, axis=1) < INSIDE
-    known &= lapack.matrix_rank(A, rtol=INDEPENDENT_NORMALS) > linear.shape[1]
-    W = c @ linear.T
-    return known, W / np.maximum(np.linalg.norm(W, axis=1, keepdims=True), np.finfo(float).tiny)
-
-
 def clusters_of_jumps(U, line, least):
     """Lists of critical points with one jump direction U (n, m_L), on two lines or more: one unit in one pattern."""
     near = 1.0 - (U @ U.T) ** 2 < _SAME_JUMP**2
@@ -123,42 +102,3 @@ def gram_matrices(H, A, N):
     """Matrices G and F (m + 1, m + 1) such that ``x^T G x / x^T F x`` is the residual of a unit x = (w, b)."""
     E, B = unit_equations(H, A, N)
     return E.T @ E, B.T @ B
-
-
-def residuals(H, A, N, x):
-    """Relative squared residuals (n,) of critical points under a unit x = (w, b)."""
-    E, B = unit_equations(H, A, N)
-    n = len(H)
-    parts = [np.sum((M[:-n] @ x).reshape(n, -1) ** 2, axis=1) + (M[-n:] @ x) ** 2 for M in (E, B)]
-    return parts[0] / np.maximum(parts[1], np.finfo(float).tiny)
-
-
-def smallest_eigenpair(G, F):
-    """The smallest eigenvalue of the pencil (G, F), the next one, and the vector of the smallest."""
-    R = _regular(F)
-    found, X = lapack.eigh(R.T @ G @ R)
-    return max(found[0], 1e-16), found[1] if len(found) > 1 else 1.0, R @ X[:, 0]
-
-
-def accurate_vector(H, A, N):
-    """The vector of `smallest_eigenpair` without squared equations: as accurate as the normals."""
-    E, B = unit_equations(H, A, N)
-    R = _regular(B.T @ B)
-    E[: -len(H)] *= NORMAL_WEIGHT
-    return R @ svd(E @ R, full_matrices=False)[2][-1]
-
-
-def _regular(F):
-    """A basis (k, r), orthonormal in F (k, k), of the space where F is regular."""
-    values, Q = lapack.eigh(F)
-    kept = values > _REGULAR * values[-1]
-    return Q[:, kept] / np.sqrt(values[kept])
-
-
-def null_vectors(H, A, N):
-    """The unit (m + 1,) that explains all of a few critical points, or None if none does or several do."""
-    G, F = gram_matrices(H, A, N)
-    value, following, x = smallest_eigenpair(G, F)
-    if value > _ZERO * len(H) or following < _NEXT * _ZERO * len(H):
-        return None
-    return x

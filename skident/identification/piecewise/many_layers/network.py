@@ -23,7 +23,7 @@ from .critical_set import CriticalSet, straight_lines
 from .error_lines import ErrorLines
 from .handover import RecoveredLayer, as_relu_layers
 from .known_prefix import KnownPrefix
-from .signs import layer_signs, linear_direction
+from .signs import layer_signs
 from .units import FURTHER_GRID, LayerSearch
 
 __all__ = ["find_layers"]
@@ -40,8 +40,6 @@ _MOST_QUERIES_BESIDE = 180_000  # `_MOST_QUERIES` for rounds of lines where outp
 _MOST_LAYERS = 10  # hidden ones (budget)
 _FEWEST_LAYERS = 2  # that are worth a start: others may not be ReLU units
 _NEARLY_ALL = 0.999  # `LAST_SHARE` above which the network of all layers is validated
-_MOST_DOUBTED = 3  # units per layer and round that may be facets of deeper ones (budget: 1 s each)
-_MOST_LINEAR = 3  # missing units of one layer that are always active
 _OUTPUTS_PER_FEATURE = 3  # queried, per unit of this layer and the one before
 _MORE_OUTPUTS = 60  # beyond these
 _OUTPUT_RADII = (0.5, 1.0, 2.0, 3.0)  # standard deviations of their inputs
@@ -81,7 +79,7 @@ class _ManyLayers:
         self.errors = ErrorLines(probe, rng, options)
         self.found = None  # the best `DeepNetwork`
         self.units = {}  # of the last round, by the number of layers before
-        self.prefixes, self.searched, self.linear = [], {}, {}
+        self.prefixes, self.searched = [], {}
         self.n_before, self.thorough = probe.oracle.n_queries, False  # behind layers that seem to lack units, too
 
     def run(self):
@@ -148,7 +146,6 @@ class _ManyLayers:
             best = max(best, (share if share > LAST_SHARE else 0.0, list(layers)), key=_progress)
             if share > WHOLE_SHARE:
                 break
-            self.linear[depth] = fit.linear
             C, b, mask, linear = _signed(search, fit)
             layers[-1] = RecoveredLayer(prefix, search.units, C, b, linear)
             prefix = prefix.extended(C, b, mask, linear)
@@ -160,12 +157,12 @@ class _ManyLayers:
     def _units_of_layer(self, depth, prefix, layers):
         """The `LayerSearch` of the next layer, the share of outputs that it explains, and the `SignFit` of its units.
 
-        If units seem to be missing, further lines follow as long as these have new ones; then linear units are tried.
+        If units seem to be missing, further lines follow as long as these have new ones.
         """
         n_units, share, fit = -1, 0.0, None
         for n_more in range(_MORE_SEARCHES, -1, -1):
             search = LayerSearch(self.critical, prefix, self.errors.beside(FURTHER_GRID))
-            search.run(self.units.get(depth, []), self._n_searched(depth, prefix), self.linear.get(depth))
+            search.run(self.units.get(depth, []), self._n_searched(depth, prefix))
             if not search.units:
                 break
             self.units[depth] = search.units
@@ -175,37 +172,11 @@ class _ManyLayers:
             if share > WHOLE_SHARE:
                 return search, share, None
             last = n_more == 0 or len(search.units) <= n_units
-            fit, n_units = self._sign_fit(search, last), len(search.units)
-            if last and fit.linear.shape[1]:
-                fit = self._with_units_from_linear(search, fit)
-            fit = self._without_doubtful_units(search, fit)
+            fit, n_units = self._sign_fit(search), len(search.units)
             if fit.complete or last:
                 break
             self.critical.extend_along(self._further_lines(depth, prefix), prefix)
         return search, share, fit
-
-    def _with_units_from_linear(self, search, fit):
-        """The `SignFit` after units are added of which linear ones give all but the factor and the bias."""
-        search.from_linear(fit.linear)
-        return fit if len(search.units) == len(fit.signs) else self._sign_fit(search, True)
-
-    def _without_doubtful_units(self, search, fit):
-        """The `SignFit` without units that are new or hardly tested, if deeper critical points contradict these.
-
-        Facets of rare units of the next layer fit the layer as well as its own units do.
-        """
-        doubtful = search.doubtful()[:_MOST_DOUBTED]
-        for some in ([doubtful] if len(doubtful) > 1 else []) + [[unit] for unit in doubtful]:
-            before = search.units
-            search.units = [unit for unit in before if unit not in some]
-            other = self._sign_fit(search, True) if 0 < len(search.units) < len(before) else fit
-            if other.is_better(fit) or other.is_clearer(fit):
-                fit = other
-                for unit in some:
-                    search.explained[unit.members] = False
-            else:
-                search.units = before
-        return fit
 
     def _further_lines(self, depth, prefix):
         """Lines where units of the next layer change their signs that hardly do so elsewhere; at first, random ones."""
@@ -238,8 +209,8 @@ class _ManyLayers:
         residual = fit_outputs(A, F, tol, **self.errors.options)[1]
         return float(np.mean(residual < self.errors.options["explained"]))
 
-    def _sign_fit(self, search, with_linear):
-        """The `SignFit` of a layer's units, with linear units for missing ones if allowed."""
+    def _sign_fit(self, search):
+        """The `SignFit` of a layer's units."""
         C, b = search.weights()
         mask = np.array([unit.mask for unit in search.units]).T
         C, filled, _ = _with_kept_signs(search, np.ones(len(b)), C, b, mask)
@@ -248,17 +219,7 @@ class _ManyLayers:
         known = ~np.any(on @ ~filled, axis=1)
         index, unsure = index[known], on[known] @ (filled & ~mask)
         free = np.eye(len(C))[:, np.any(filled & ~mask, axis=1)]
-        args = (self.critical, search.H, search.A, index)
-        fit = layer_signs(*args, (C, b, np.zeros((len(C), 0))), self.rng, unsure, free)
-        for _ in range(_MOST_LINEAR if with_linear else 0):
-            direction = None if fit.complete else linear_direction(*args, (C, b, fit.linear), free)
-            if direction is None:
-                break
-            new = layer_signs(*args, (C, b, np.column_stack([fit.linear, direction])), self.rng, unsure, free)
-            if not new.is_better(fit):
-                break
-            fit = new
-        return fit
+        return layer_signs(self.critical, search.H, search.A, index, (C, b), self.rng, unsure, free)
 
 
 def _progress(found):
@@ -268,11 +229,11 @@ def _progress(found):
 
 
 def _signed(search, fit):
-    """Weights, biases, masks of a layer's units with their signs, and linear units (m, r) for missing ones."""
+    """Weights, biases, masks of a layer's units with their signs, and linear units (m, r) that make up for some."""
     C, b = search.weights()
     mask = np.array([unit.mask for unit in search.units]).T
     C, mask, passed = _with_kept_signs(search, fit.signs, C * fit.signs, b * fit.signs, mask)
-    return C, b * fit.signs, mask, np.column_stack([fit.linear, passed])
+    return C, b * fit.signs, mask, passed
 
 
 def _with_kept_signs(search, signs, C, b, mask):

@@ -8,23 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from skident.budget import check_deadline
-from skident.budget.constants import TINY
 from skident.linalg import lapack, svd
 
 from ...constants import DECOMPOSITIONS, INSIDE, RANK_TOL
-from .consensus import accurate_vector, clusters_of_jumps, gram_matrices, residuals, smallest_eigenpair
+from .consensus import clusters_of_jumps, gram_matrices
 from .spans import Spans
 
-__all__ = ["SignFit", "layer_signs", "linear_direction"]
+__all__ = ["SignFit", "layer_signs"]
 
 _LEAST_POINTS = 6  # of a cluster that says something
 _MOST_CLUSTERS = 60  # (budget)
-_MOST_ENUMERATED = 10  # `_MOST_CLUSTERS` beside a linear part
-_FEWEST_CLUSTERS = 3  # that show a linear part
-_REWEIGHTINGS = 4  # of the clusters: some are contradicted by further missing units
-_PARALLEL = 1.0 - 1e-6  # cosine of the angle to a unit that is known
-_SMALL_ANGLE = 1e-6  # sine of an angle that is rounding
-_NEXT = 1e-6  # second residual per critical point of clusters that determine their unit
 _ALL_SIGNS = 10  # units up to which all signs are tried (budget)
 _VIOLATION = 10.0  # cost of a normal that contradicts the signs, in logarithms of the clusters' residuals
 _AGREEMENT = 3.0  # gain of a normal that could contradict the signs: under most wrong ones hardly any could
@@ -34,11 +27,7 @@ _CLEAR_VIOLATIONS = 4  # of them that say that units are missing, if there are f
 _MOST_VIOLATIONS = 0.06  # share of these that contradict the right signs, of units of the layer that are not recovered
 _FITTING_CLUSTERS = 0.05  # share of clusters that fit, above which no unit is missing that is always active
 _MOST_CLUSTERS_FIT = 0.7  # `_MOST_CLUSTERS` above which normals that contradict the signs are those of rare units
-_GAIN = 0.1  # of that share, and of the normals, with a linear unit for a missing one
-_CLEARER = 3  # ratio of the normals that could contradict the signs, without and with a unit that is none
 _STARTS = 6  # of the search otherwise
-_TRIMMINGS = 5  # of critical points that do not fit their cluster, at most
-_TRIMMED = 10.0  # median residuals beyond which one does not
 _BATCH_FLOPS = 3e7  # cubed sizes of these, a tenth of a second: no call of LAPACK can be interrupted (budget)
 _BEST = -11.0  # least logarithm of eigenvalues that counts
 _WORST = -2.0  # the largest one
@@ -52,13 +41,12 @@ _SILENT = 1e-5  # coefficient of a silent unit, over the largest
 
 @dataclass(frozen=True)
 class SignFit:
-    """Signs (K,) of a layer's units beside `linear` ones (m, r), and how deeper critical points agree with them.
+    """Signs (K,) of a layer's units, and how deeper critical points agree with them.
 
     `cluster_share` of the points in clusters are one unit's, and of `n_able` normals `n_violations` contradict them.
     """
 
     signs: np.ndarray
-    linear: np.ndarray
     cluster_share: float
     n_violations: int
     n_able: int
@@ -76,35 +64,21 @@ class SignFit:
             return self.span_share > 1.0 - _MOST_VIOLATIONS
         return self.cluster_share > _FITTING_CLUSTERS
 
-    def is_better(self, other):
-        """Whether these signs agree with clearly more points than others."""
-        if self.span_share is not None and other.span_share is not None and self.span_share > other.span_share + _GAIN:
-            return True
-        return self.cluster_share > other.cluster_share + _GAIN
-
-    def is_clearer(self, other):
-        """Whether these signs agree with as many points as others that hardly any normal could contradict."""
-        return (
-            self.n_able >= max(_FEWEST_ABLE, _CLEARER * other.n_able)
-            and self.n_violations <= other.n_violations
-            and self.cluster_share > other.cluster_share - _GAIN
-        )
-
 
 def layer_signs(critical, H, A, index, units, rng, unsure=None, free=None):
     """The `SignFit` of `units`.
 
     H (n, m) and A (n, m, D) are the outputs and gradients of the layer before at all critical points, and `index` are
-    those of deeper units. `units` are weights C (m, K), biases b (K,) and weights (m, r) of linear units beside them.
+    those of deeper units. `units` are weights C (m, K) and biases b (K,).
     Where units are `unsure` (n, K), only their signs are known: weights to the inputs `free` (m, q) are unknown.
     """
-    C, b, linear = units
+    C, b = units
     K = len(b)
     free = np.zeros((len(C), 0)) if free is None else free
     unsure = np.zeros((len(index), K), dtype=bool) if unsure is None else unsure
     spans = Spans.of(critical, H, A, index, units, rng, unsure)
-    matrices = _matrices(critical, H, A, index, (C, b, np.column_stack([linear, free])))
-    votes = _votes(critical, H, A, index[~unsure.any(axis=1)], C, b) if linear.shape[1] == 0 else np.zeros(K)
+    matrices = _matrices(critical, H, A, index, (C, b, free))
+    votes = _votes(critical, H, A, index[~unsure.any(axis=1)], C, b)
     if np.abs(votes).min() > _CLEAR * max(np.abs(votes).max(), 1.0):
         best = np.sign(votes)
     elif K <= _ALL_SIGNS:
@@ -116,7 +90,7 @@ def layer_signs(critical, H, A, index, units, rng, unsure=None, free=None):
         starts = spans.signs_from_points(rng)
         best = _descent(lambda signs: _costs(matrices, signs) + _span_costs(spans, signs), votes, starts, rng)
     wrong, able = spans.violations(best[None])
-    return SignFit(best, linear, _share_of_fits(matrices, best, rng), int(wrong[0]), int(able[0]))
+    return SignFit(best, _share_of_fits(matrices, best, rng), int(wrong[0]), int(able[0]))
 
 
 def _span_costs(spans, signs):
@@ -226,80 +200,3 @@ def _descent(costs, votes, starts, rng):
         if cost < best_cost:
             best, best_cost = signs, cost
     return best
-
-
-def linear_direction(critical, H, A, index, units, free=None):
-    """Weights (m, q) of one unit that is missing because it is always active; None if there is no such one.
-
-    Units that do not change their sign on any cluster leave it undetermined by their own weights, which come with it.
-
-    In the features (|z|, h, 1) of a layer's units z that change their sign on a cluster, and of the outputs h before,
-    a cluster has coefficients (a, c, d) with ``c = sum_k s_k a_k w_k + e v + sum_j g_j w_j``, with the units j that do
-    not change their sign there, under the right signs s. Unknown are entries of c at inputs that are inactive on a
-    cluster, and at those with unknown weights, `free` (m, q).
-    """
-    C, b, linear = units
-    K, free = len(b), np.zeros((len(C), 0)) if free is None else free
-    clusters = _sign_free_vectors(critical, H, A, index, C, b)
-    if K > _MOST_ENUMERATED or len(clusters) < _FEWEST_CLUSTERS:
-        return None
-    common = np.all([constant for _, _, constant, _ in clusters], axis=0)
-    unseen = np.all([rows for _, _, _, rows in clusters], axis=0)
-    known = np.column_stack([C[:, common], free, np.eye(len(C))[:, unseen]])  # else units that never change would do
-    U, s, _ = svd(known, full_matrices=True)
-    Q = U[:, int(np.sum(s > _SMALL_ANGLE)) :]
-    if Q.shape[1] == 0:
-        return None
-    unit_directions = C / np.linalg.norm(C, axis=0)
-    best = (np.inf, None)
-    for signs in itertools.product([-1.0, 1.0], repeat=K):
-        projectors = []
-        for alpha, c, constant, rows in clusters:
-            rest = c - C @ (np.array(signs) * alpha)
-            rest = np.where(rows, 0.0, rest) / max(np.linalg.norm(c), TINY)
-            basis = np.column_stack([C[:, constant], linear, free, np.eye(len(C))[:, rows], rest])
-            projectors.append(_complement(basis))
-        weights, v = np.ones(len(clusters)), None
-        for _ in range(_REWEIGHTINGS):
-            M = np.einsum("c,cij->ij", weights, np.array(projectors))
-            v = Q @ lapack.eigh(Q.T @ M @ Q)[1][:, 0]
-            off = np.linalg.norm(np.array(projectors) @ v, axis=1)
-            weights = 1.0 / (off**2 + _SMALL_ANGLE**2)
-        cost = np.mean(np.clip(np.log10(off), np.log10(_SMALL_ANGLE), 0.0))
-        if np.abs(v @ unit_directions).max() < _PARALLEL:
-            best = min(best, (cost, tuple(v)))
-    return None if best[1] is None else np.column_stack([np.array(best[1]), C[:, common]])
-
-
-def _complement(basis):
-    """The projector (m, m) onto what columns (m, q) do not span."""
-    U, s, _ = svd(basis, full_matrices=False)
-    U = U[:, s > _SMALL_ANGLE]
-    return np.eye(len(U)) - U @ U.T
-
-
-def _sign_free_vectors(critical, H, A, index, C, b):
-    """Coefficients (a, c) of clusters, masks of units that do not change their sign there, and of inactive inputs."""
-    found = []
-    for cluster in clusters_of_jumps(critical.jumps[index], critical.line[index], _LEAST_POINTS)[:_MOST_CLUSTERS]:
-        k = index[cluster]
-        for _ in range(_TRIMMINGS):
-            Z, J = H[k] @ C + b, np.matmul(C.T, A[k])
-            constant = np.all(Z > 0.0, axis=0) | np.all(Z < 0.0, axis=0)
-            Z, J = Z[:, ~constant], J[:, ~constant]
-            args = np.concatenate([np.abs(Z), H[k]], axis=1), np.concatenate([J * np.sign(Z)[:, :, None], A[k]], axis=1)
-            value, following, x = smallest_eigenpair(*gram_matrices(*args, critical.normals[k]))
-            if value < _FITS * len(k):
-                break
-            off = residuals(*args, critical.normals[k], x)  # of rare units that are missing
-            near = off <= max(_TRIMMED * np.median(off), _FITS)
-            if near.all() or near.sum() < _LEAST_POINTS:
-                break
-            k = k[near]
-        if value < _FITS * len(k) and following > _NEXT * len(k):
-            x = accurate_vector(*args, critical.normals[k])
-            x = x / np.linalg.norm(x[:-1])
-            alpha = np.zeros(len(b))
-            alpha[~constant] = x[: Z.shape[1]]
-            found.append((alpha, x[Z.shape[1] : -1], constant, ~np.any(H[k] != 0.0, axis=0)))
-    return found

@@ -28,22 +28,21 @@ class Spans:
     """Critical points behind a layer, in orthonormal coordinates of the span of its inputs' gradients.
 
     A deeper unit is affine in the layer's active units, within a linear region: its normal is a combination of their
-    gradients, and of those of linear units. Where these are fewer than the dimension of the span, this contradicts
-    wrong signs. Attributes: dimensions `ranks` (n,); `normals` (n, r); gradients `units` (n, r, K) and `linear`
-    (n, r, q); `sides` (n, K), signs of the pre-activations; `unsure` (n, K), where only the sign of a unit is known.
+    gradients. Where these are fewer than the dimension of the span, this contradicts
+    wrong signs. Attributes: dimensions `ranks` (n,); `normals` (n, r); gradients `units` (n, r, K);
+    `sides` (n, K), signs of the pre-activations; `unsure` (n, K), where only the sign of a unit is known.
     """
 
     ranks: np.ndarray
     normals: np.ndarray
     units: np.ndarray
-    linear: np.ndarray
     sides: np.ndarray
     unsure: np.ndarray
 
     @classmethod
     def of(cls, critical, H, A, index, units, rng, unsure=None):
-        """Of some of the critical points `index`; `units` are weights (m, K), biases (K,) and linear weights (m, q)."""
-        C, b, linear = units
+        """Of some of the critical points `index`; `units` are weights (m, K) and biases (K,)."""
+        C, b = units
         unsure = np.zeros((len(index), len(b)), dtype=bool) if unsure is None else unsure
         some = rng.permutation(len(index))[:_MOST_POINTS]
         index, unsure = index[some], unsure[some]
@@ -56,17 +55,17 @@ class Spans:
         J = gradients @ C
         J /= np.maximum(np.linalg.norm(J, axis=1, keepdims=True), TINY)
         sides = np.sign(H[index[inside]] @ C + b)
-        return cls(kept[inside].sum(axis=1), normals[inside], J, gradients @ linear, sides, unsure[inside])
+        return cls(kept[inside].sum(axis=1), normals[inside], J, sides, unsure[inside])
 
     def violations(self, signs):
         """Numbers (q,) of normals that contradict signs (q, K), and of those that could."""
         on = signs[:, None] == self.sides  # (q, n, K)
-        few = (on.sum(axis=2) + self.linear.shape[2] < self.ranks) & ~np.any(on & self.unsure, axis=2)
+        few = (on.sum(axis=2) < self.ranks) & ~np.any(on & self.unsure, axis=2)
         i, j = np.nonzero(few)
         wrong, able = np.zeros(few.shape, dtype=bool), np.zeros(few.shape, dtype=bool)
         for start in range(0, len(i), DECOMPOSITIONS):
             p, k = i[start : start + DECOMPOSITIONS], j[start : start + DECOMPOSITIONS]
-            M = np.concatenate([self.units[k] * on[p, k][:, None], self.linear[k]], axis=2)
+            M = self.units[k] * on[p, k][:, None]
             U, s, _ = svd(M, full_matrices=False)
             kept = s > _ACTIVE_RANK_TOL * np.maximum(s[:, :1], TINY)
             inner = np.einsum("nrk,nr->nk", U, self.normals[k]) * kept
@@ -81,10 +80,10 @@ class Spans:
         The normal is a combination of all of them with nonzero weights. Any ``r - 1`` units with which it is dependent
         contain them.
         """
-        K, q, found = self.units.shape[2], self.linear.shape[2], []
+        K, found = self.units.shape[2], []
         costs = np.array([math.comb(K, max(r - 1, 0)) for r in self.ranks])
         usable = (self.ranks > 1) & (self.ranks <= K) & (costs <= _MOST_SUBSETS)
-        for i in rng.permutation(np.flatnonzero(usable))[: _SEARCHED if q == 0 else 0]:
+        for i in rng.permutation(np.flatnonzero(usable))[:_SEARCHED]:
             active = self._active_units(i)
             if active is not None:
                 found.append(np.where(active, self.sides[i], -self.sides[i]))

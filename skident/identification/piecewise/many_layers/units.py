@@ -9,9 +9,8 @@ import numpy as np
 from skident.optim import bisect
 
 from .aimed_lines import aimed_lines
-from .consensus import clusters_of_jumps, combinations, grown, null_vectors, partial_units
+from .consensus import grown, partial_units
 from .critical_set import straight_lines
-from .deeper_facets import drop_facets
 from .unit_fit import fitted_unit, with_weights_at
 from .unseen import complete_unit
 
@@ -33,7 +32,6 @@ _MOSTLY_KNOWN = 0.7  # share of the weights of a unit that counts with unknown o
 _FEWER_TESTED = 8  # of a unit of which no unknown weight matters, and all predicted points are right
 _LEAST_TESTED = 20  # predicted points of other units
 FURTHER_GRID = 400  # positions on these, at which units are predicted
-_LEAST_CLUSTER = 4  # critical points of one jump from which a unit is solved for
 _SAME_COSINE = 1.0 - 1e-10  # of the known weights of two units that are one
 _LEAST_SHARED = 1e-3  # norm of weights that two parts of a unit share, over that of all
 _MOST_FRUITLESS = 6  # attempts to complete units that gave no weight (budget: 500 queries per weight)
@@ -87,7 +85,7 @@ class LayerSearch:
         self.scale = np.sqrt(1.0 + np.median(np.sum(self.H**2, axis=1)))
         self.accepted = _ACCEPTED_BESIDE_LINEAR if any(prefix.linear) else _ACCEPTED
         self.units, self.unresolved, self.n_before, self.n_fruitless = [], [], 0, 0
-        self.n_started, self.n_in_vain = 0, 0  # units that were detected before, and tested points of wrong ones
+        self.n_in_vain = 0  # tested points of wrong units
 
     def usable(self):
         """Critical points that may be units of this layer."""
@@ -97,27 +95,17 @@ class LayerSearch:
         """Weights (m, K) and biases (K,) of the units, up to their signs."""
         return np.array([unit.w for unit in self.units]).T, np.array([unit.b for unit in self.units])
 
-    def run(self, before, n_before=0, linear=None):
+    def run(self, before, n_before=0):
         """Find units: those detected `before`, with the first `n_before` critical points, are tried first.
 
-        Others have critical points beyond these, or are combinations of `linear` (m, r), which stood for missing ones.
+        Others have critical points beyond these.
         """
         self.n_before = n_before
         self.start_from(before)
-        self.n_started = len(self.units)
-        if linear is not None and 0 < linear.shape[1] and len(linear) == self.H.shape[1]:
-            self.from_linear(linear)
         self.from_partial_units()
         self.merge()
-        for _ in range(2):
-            n = len(self.units)
-            self.from_clusters()
-            self.merge()
-            self.extend_masks()
-            if len(self.units) <= n:
-                break
+        self.extend_masks()
         self.add_unresolved()
-        drop_facets(self)
         return self.units
 
     def start_from(self, units):
@@ -147,27 +135,6 @@ class LayerSearch:
             k = index[members]
             if len(np.unique(self.critical.line[k])) > 1 and self.settle(c, bias, mask, k):
                 free &= ~self.explained[index]
-
-    def from_linear(self, linear):
-        """Units whose weights are combinations of linear ones (m, r): one critical point determines them."""
-        index = self.usable()
-        known, W = combinations(self.A[index], self.critical.normals[index], linear)
-        for i, w in zip(index[known], W[known], strict=True):
-            if not self.explained[i]:
-                self.settle(w, -self.H[i] @ w, np.ones(len(w), dtype=bool), np.array([i]))
-
-    def from_clusters(self):
-        """Units that explain all critical points of one jump."""
-        index = self.usable()
-        for cluster in clusters_of_jumps(self.critical.jumps[index], self.critical.line[index], _LEAST_CLUSTER):
-            k = index[cluster]
-            k = k[~self.explained[k]]
-            if len(k) < _LEAST_CLUSTER or k.max() < self.n_before:
-                continue
-            x = null_vectors(self.H[k], self.A[k], self.critical.normals[k])
-            if x is not None:
-                seen = self.A[k].any(axis=(0, 2))
-                self.settle(x[:-1] * seen, x[-1], seen, k)
 
     def predicted(self, w, b, mask, lines, grid_outputs, grid_certain):
         """Lines (k,) and positions (k,) where a unit's pre-activation vanishes."""
@@ -237,12 +204,6 @@ class LayerSearch:
         """Whether outputs confirm a unit, and no other one explains its critical points."""
         tested = unit.n_tested >= (_FEWER_TESTED if unit.share == 1.0 and self._is_resolved(unit) else _LEAST_TESTED)
         return tested and unit.share >= self.accepted and self._explains_new_points(unit)
-
-    def doubtful(self):
-        """Units that are new beside earlier ones, or that few outputs confirm, those with few critical points first."""
-        new = self.units[self.n_started :]
-        new = new if self.n_started else [unit for unit in new if unit.n_tested < _LEAST_TESTED and not unit.mask.all()]
-        return sorted(new, key=lambda unit: len(unit.members))
 
     def _explains_new_points(self, unit):
         """Whether no other unit explains the critical points of a unit."""
