@@ -25,7 +25,6 @@ _PAIR_SHARE = 0.02  # distance of a pair of queries over the width of its interv
 _BLIND = 1e-3  # interval with lost outputs that is given up, over the length of its line
 _MOST_HALVINGS = 60  # of an interval (budget)
 _MOST_RESCANS = 4  # of a gap between two straight runs that do not meet (budget)
-_CHORD_ERRORS = 2.0  # error of a point beside the chord of its run, in errors of an output
 _RESCAN_NODES = 8  # of a rescanned gap
 _BESIDE_ERRORS = 4.0  # distance from the meeting point of the outputs that confirm it, over its error
 _BESIDE_SHARE = 0.2  # of the distance from the nearest pair, at most
@@ -214,8 +213,6 @@ def _collected(outputs, lines, pairs, ends, most_bends, depth):
     good = (T[end] > T[start]) & np.isfinite(error[end])
     start, end = start[good], end[good]
     slope = (F[end] - F[start]) / (T[end] - T[start])[:, None]
-    good = ~_are_bent(T, F, error, start, end, slope)
-    start, end, slope = start[good], end[good], slope[good]
     runs = Runs(line[start], T[start], T[end], slope, np.maximum(error[start], error[end]))
     if len(runs) < 2:
         none = np.zeros(0)
@@ -231,17 +228,6 @@ def _collected(outputs, lines, pairs, ends, most_bends, depth):
         more, left = _rescanned(outputs, lines, between, most_bends, depth)
         bends, gaps = bends.joined(more), gaps.joined(left)
     return bends, runs, gaps
-
-
-def _are_bent(T, F, error, start, end, slope):
-    """Which runs of points have one off the chord: narrow pairs of inexact outputs do not show a bend between them."""
-    run = np.repeat(np.arange(len(start)), end - start + 1)
-    i = np.arange(len(run)) - np.repeat(np.cumsum(end - start + 1) - (end - start + 1), end - start + 1) + start[run]
-    off = np.abs(F[i] - F[start[run]] - slope[run] * (T[i] - T[start[run]])[:, None]).max(axis=1)
-    bent = np.zeros(len(start), dtype=bool)
-    least = np.maximum(error[i], np.maximum(error[start], error[end])[run])
-    bent[run[off > _CHORD_ERRORS * SIGNIFICANCE * least]] = True
-    return bent
 
 
 def _between(outputs, lines, runs, at_ends, confirmed):

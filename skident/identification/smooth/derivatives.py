@@ -9,6 +9,8 @@ from math import prod
 
 import numpy as np
 
+from skident.budget import check_deadline
+
 from .cube import outputs_of, preactivations_of
 
 __all__ = ["Stencils", "mixed", "square_free"]
@@ -43,6 +45,7 @@ def mixed(units):
         return square_free(units)
     stencil = {}
     for terms in product(*(_CENTRAL[times] for times in repeated.values())):
+        check_deadline()
         moved = [(unit, steps) for unit, (steps, _) in zip(repeated, terms, strict=True) if steps]
         stencil[tuple(sorted(moved))] = prod(weight for _, weight in terms)
     return stencil, len(units)
