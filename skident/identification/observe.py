@@ -396,13 +396,12 @@ def _rival_readings(reading, options):
     rival = None if given else detected.output.rival
     if rival is None or not detected.usable or not get_activation(detected.name).saturating:
         return
-    oracle = reading.oracle.with_response("predict")
-    rivals = replace(reading, oracle=oracle, activations=(hidden, rival), detected=None)
+    detected = replace(detected, output=replace(detected.output, name=rival, rival="identity"))
+    logits = detected.output.gives_probabilities(reading.oracle.n_outputs)
+    oracle = reading.oracle.with_response("predict_proba" if logits else "predict")
     try:
-        if rival == "sigmoid":
-            yield from through_one(rivals, SigmoidOutputs(), hidden)
-        else:
-            oracle.standardize_outputs(_probe(oracle, reading.X)[1], rival)
-            yield rivals
+        X, outputs, spread = _probe(oracle, reading.X)
+        oracle.standardize_outputs(outputs, "identity" if logits else rival)
+        yield Reading(oracle, X, spread, (hidden, "identity" if logits else rival), detected)
     except (BlackBoxError, OutOfBudgetError):
         return

@@ -95,4 +95,4 @@ class Products:
     def coefficients(self, C, W, V):
         """Coefficients (n, P, m) of units in values C (n, P, d)."""
         c = self.rows(C) @ lapack.pinv(self.of(W, V))
-        return c[:, None] * V.T if self.n_outputs > 1 else c.reshape(*C.shape[:2], -1)
+        return c[:, None] * V.T if self.n_outputs > 1 else c.reshape(*C.shape[:2], len(W))
