@@ -42,8 +42,9 @@ def test_steep_units_have_none(steepness):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("own_seconds")
+@pytest.mark.filterwarnings("ignore:no network with up to:sklearn.exceptions.ConvergenceWarning")
 def test_max_pooling_in_front_of_tanh_units_is_named():
     inner = network(4, 1)
     with pytest.raises(NotIdentified, match="^the outputs are curved and have sharp bends: max pooling") as caught:
-        NetworkIdentifier(lambda rows: inner(BEFORE["max pooling"](rows)), random_state=0).fit(X)
+        NetworkIdentifier(lambda rows: inner(BEFORE["max pooling"](rows)), random_state=0, max_seconds=20).fit(X)
     assert caught.value.stage == "model"
