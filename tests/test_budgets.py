@@ -23,7 +23,7 @@ LINES = {
     "datasets": 304,
     "fitting": 2550,
     "hierarchical": 3082,
-    "identification": 24431,
+    "identification": 24433,
     "inspection": 550,
     "landscape": 2927,
     "linalg": 956,

@@ -260,6 +260,9 @@ class BoundedOutputs(Outputs):
         at = np.sum(far <= low + error, axis=0), np.sum(far >= high - error, axis=0)
         inside = np.mean((low + error < Y) & (high - error > Y), axis=0)
         bounded = (np.minimum(*at) >= _FEWEST) & (sum(at) > 2 * _AT_BOUND * len(far)) & (inside > _AT_BOUND)
+        nearer, farther = np.split(far, len(_FAR))
+        settled = (np.abs(nearer - farther) <= error) & (low + error < farther) & (high - error > farther)
+        bounded &= np.sum(settled, axis=0) < _FEWEST  # else units saturate, and the outputs are linear in them
         bounded &= high - low > _LEAST_RANGE * np.maximum(np.abs(low), np.abs(high))
         usual = np.all(high == 1.0) and (np.all(low == -1.0) or np.all(low == 0.0))  # an activation has these limits
         if (
