@@ -9,9 +9,9 @@ from math import ceil, comb, inf
 __all__ = ["Design", "cheapest_design"]
 
 _FILL = 0.8  # second-layer units over products, at most: generic units are the only ones in their span
-_WIDE_FILL = 0.5  # same of square-free products behind wide first layers: errors of derivatives matter more
+_WIDE_FILL = 0.5  # of square-free products behind wide first layers: errors of derivatives matter more there
 _ORDERS = range(2, 5)  # of the derivatives
-_LEVEL_ORDERS = range(2, 4)  # same at levels of the free units
+_LEVEL_ORDERS = range(2, 4)  # of the derivatives at levels of the free units
 _STEPS = 2  # of differences of order three and more: their truncation is mostly too large for one
 _FEWER_KNOWN = 2  # free units that further ones may lack, for more places
 _CONTEXTS = 1.35  # equations per second-layer unit
