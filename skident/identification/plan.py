@@ -82,6 +82,9 @@ def plan(problem):
         raise NotIdentified("plan", "options", refusal)
     if strategy == "auto" and asymptotes.METHOD.applies(problem) and not problem.pipeline.first:
         return _far_out(problem)
+    limit = [] if strategy != "auto" or problem.pipeline.first else _relu_limit(problem)
+    if limit and (problem.discover or not get_activation(hidden).smooth):
+        return limit
     if refusal := asymptotes.METHOD.refuses(problem):
         raise NotIdentified("plan", "options", refusal)
     if problem.prediction is not None:
@@ -95,7 +98,6 @@ def plan(problem):
         near = "units that do not saturate may explain the outputs in one hidden layer"
         one_layer = problem.activations[1] == "identity"
         return [*steps, Step(hessians.METHOD, hessians.CENTER, near, fallback=True)] if one_layer else steps
-    limit = [] if strategy != "auto" or problem.pipeline.first else _relu_limit(problem, False)
     try:
         steps = _given_widths(problem)
     except NotIdentified:
@@ -135,13 +137,13 @@ def _far_out(problem):
     reason = f"{problem.activations[0]} is linear at large inputs, where every unit of one hidden layer varies alone"
     alone = problem.discover or not get_activation(problem.activations[0]).smooth
     first = Step(asymptotes.METHOD, asymptotes.ALONE if alone else "", reason)
-    return [first, *_relu_limit(problem, True)] if alone else [first, *_hessians(problem, reason)]
+    return [first] if alone else [first, *_hessians(problem, reason)]
 
 
-def _relu_limit(problem, fallback):
-    """The step of several hidden layers of units that are linear at large inputs, if it applies."""
+def _relu_limit(problem):
+    """The step of units that are linear at large inputs, if it applies."""
     reason = f"{problem.activations[0]} networks tend to ReLU networks at large inputs"
-    return [Step(relu_limit.METHOD, "", reason, fallback)] if relu_limit.METHOD.applies(problem) else []
+    return [Step(relu_limit.METHOD, "", reason)] if relu_limit.METHOD.applies(problem) else []
 
 
 def _given_widths(problem):

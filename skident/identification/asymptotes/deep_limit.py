@@ -8,29 +8,21 @@ profile there has the width and the position of this unit.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 
 import numpy as np
 import scipy.optimize
 
-from skident.linalg import lapack, svd
+from skident.linalg import svd
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
 
-__all__ = ["EVEN_TAILS", "FARTHEST", "network_from_limit"]
+from .profiles import DISTANCE, Crossing, zero_and_slope
 
-EVEN_TAILS = {"gelu": 10.0, "silu": 45.0, "softplus": 45.0}  # pre-activation at which g(z) - relu(z) is rounding
-_DISTANCE = 1e5  # of the crossings, in sqrt(D) standard deviations: the other units are linear or zero there
-FARTHEST = 2.0 * _DISTANCE  # query, in units of `_DISTANCE`
+__all__ = ["network_from_limit"]
+
 _PAIRS = 600  # of points on both sides of a unit's boundary, among which crossings are chosen
 _BISECTIONS = 60  # of the way between them: to rounding
-_CLEAR = 0.4  # of the distance to the next boundary that a profile covers
-_POINTS = 801  # of a profile: hundred per width in the end (budget)
-_ENDS = 0.1  # share of a profile on either side that shows the two lines
-_SHORTENING = 30.0  # factor by which a profile is shortened at a time
-_ZOOMS = 8  # from 1e5 to 1e-6 standard deviations
 _TRIES = 8  # crossings per unit at most (budget)
-_STEPS = 6  # of a fit, which converges quadratically
 _GOOD = 1e-4  # residual of a profile, relative to its bend, from which no other crossing is tried: rounding is 1e-5
 _ACCEPTED = 0.1  # residual above which a profile is another function
 _ACTIVITY_ROWS = 20_000  # points at which a unit that is active at one in 5,000 is detected
@@ -46,24 +38,12 @@ _SHIFTS = np.linspace(-6.0, 6.0, 25)  # of its bias
 _NEAR_ROWS = 200  # that determine the biases of the outputs
 
 
-@dataclass(frozen=True)
-class _Crossing:
-    """A point (D,) on a unit's boundary, the normal, the slope of its pre-activation, the jump (m_L,), its margin."""
-
-    point: np.ndarray
-    normal: np.ndarray
-    slope: float
-    jump: np.ndarray
-    margin: float
-
-
 def network_from_limit(oracle, limit, activation, rng):
     """The network of standardized inputs whose ReLU limit is `limit`, accurate to 1e-6 or so.
 
-    `activation` is one of `EVEN_TAILS`. Some 3,000 queries per unit.
+    Some 140 queries per unit.
     """
     limit, straight = _with_marked_units(limit, rng)
-    area = _tail_area(activation)
     weights, biases, factors = [], [], np.ones(limit.n_inputs)
     for layer, W in enumerate(limit.weights[:-1]):
         linear = None if layer < limit.n_layers - 2 or not straight.any() else _linear_part(limit, straight, factors)
@@ -71,7 +51,7 @@ def network_from_limit(oracle, limit, activation, rng):
         V, b, scales = np.empty((len(W), len(units))), np.empty(len(units)), np.empty(len(units))
         for i, unit in enumerate(units):
             crossings = _crossings(limit, layer, unit, straight, rng)
-            center, scales[i] = _zero_and_scale(oracle, crossings, activation, area)
+            center, scales[i] = _zero_and_scale(oracle, crossings, activation)
             V[:, i] = W[:, unit] / factors * scales[i]
             inputs = _hidden(weights, biases, activation, center[None])[0]
             b[i] = -(inputs @ V[:, i])
@@ -85,8 +65,8 @@ def network_from_limit(oracle, limit, activation, rng):
     network = FeedforwardNetwork([*weights, last], [*biases, offset], activation)
     if linear is None:
         return network
-    far = _hidden(weights[:-1], biases[:-1], activation, _DISTANCE * rng.standard_normal((_FAR_ROWS, limit.n_inputs)))
-    return with_always_active_unit(network, linear, far / _DISTANCE, near, outputs)
+    far = _hidden(weights[:-1], biases[:-1], activation, DISTANCE * rng.standard_normal((_FAR_ROWS, limit.n_inputs)))
+    return with_always_active_unit(network, linear, far / DISTANCE, near, outputs)
 
 
 def _with_marked_units(limit, rng):
@@ -185,12 +165,6 @@ def _hidden(weights, biases, activation, X):
     return X
 
 
-def _tail_area(activation):
-    """The integral of ``g(z) - relu(z)``."""
-    z = np.linspace(-60.0, 60.0, 120_001)
-    return float(np.sum(activation(z) - np.maximum(z, 0.0)) * (z[1] - z[0]))
-
-
 def _pre_activations(limit, X):
     """Pre-activations (n, m_l) of the hidden layers at points X (n, D), without biases."""
     Z, H = [], X
@@ -200,11 +174,11 @@ def _pre_activations(limit, X):
     return Z
 
 
-def _zero_and_scale(oracle, crossings, activation, area):
+def _zero_and_scale(oracle, crossings, activation):
     """Where (D,) a unit's pre-activation is 0 far out, and its scale over that of the limit, from the best profile."""
     best = None
     for crossing in crossings:
-        center, norm, residual = _profile(oracle, crossing, activation, area)
+        center, norm, residual = zero_and_slope(oracle, crossing, activation)
         if best is None or residual < best[0]:
             best = residual, center, norm / crossing.slope
         if residual < _GOOD:
@@ -215,7 +189,7 @@ def _zero_and_scale(oracle, crossings, activation, area):
 
 
 def _crossings(limit, layer, unit, straight, rng):
-    """Some `_Crossing` of a unit's boundary with a large margin and a large jump, the best first."""
+    """Some `Crossing` of a unit's boundary with a large margin and a large jump, the best first."""
     D = limit.n_inputs
     X = rng.standard_normal((_ACTIVITY_ROWS, D))
     z = _pre_activations(limit, X)[layer][:, unit]
@@ -258,57 +232,4 @@ def _best_crossings(limit, layer, unit, straight, X):
     best = [i for i in np.argsort(-score, kind="stable")[:_TRIES] if score[i] > 0]
     if not best:
         raise NotIdentified("profiles", "units", f"unit {unit} of layer {layer + 1} has no effect far out.")
-    return [_Crossing(X[i], normal[i] / slope[i], float(slope[i]), jump[i], float(margin[i])) for i in best]
-
-
-def _profile(oracle, crossing, activation, area):
-    """Where (D,) the pre-activation of a unit is 0 near a crossing, its slope along the normal, and the residual.
-
-    The residual is relative to the largest difference of the unit from its ReLU limit.
-    """
-    tail, start = EVEN_TAILS[activation.name], _DISTANCE * crossing.point
-    outputs = crossing.jump / np.linalg.norm(crossing.jump)
-    half, center = _CLEAR * _DISTANCE * crossing.margin, 0.0
-    for _ in range(_ZOOMS):
-        t = np.linspace(-half, half, _POINTS)
-        y = oracle(start + (center + t)[:, None] * crossing.normal) @ outputs
-        jump, corner, width = _corner(t, y, area)
-        if jump <= 0:
-            return start, 1.0, np.inf
-        wanted = max(2.0 * tail * width, half / _SHORTENING)
-        if wanted > 0.5 * half:
-            break
-        half, center = wanted, center + corner
-    corner, width, residual = _fit(t, y, jump, corner, width, activation)
-    return start + (center + corner) * crossing.normal, 1.0 / width, residual
-
-
-def _corner(t, y, area):
-    """Jump of the slope, position of the corner, and width of a profile y at positions t."""
-    n = max(2, int(_ENDS * len(t)))
-    left, right = (np.polynomial.polynomial.polyfit(t[part], y[part], 1) for part in (slice(n), slice(-n, None)))
-    jump = right[1] - left[1]
-    if jump <= 0:
-        return 0.0, 0.0, 1.0
-    corner = float(np.clip((left[0] - right[0]) / jump, t[0], t[-1]))
-    beside = np.where(t < corner, left[0] + left[1] * t, right[0] + right[1] * t)
-    bend = max(float(np.sum(y - beside) * (t[1] - t[0])) / area, np.finfo(float).tiny)
-    return jump, corner, np.sqrt(bend / jump)
-
-
-def _fit(t, y, jump, corner, width, activation):
-    """Corner, width and residual of ``a + b t + c g((t - corner) / width)``, by Gauss-Newton steps from an estimate."""
-    residual = np.inf
-    for _ in range(_STEPS):
-        g, slope = activation.jet((t - corner) / width, 1)
-        design = np.column_stack([np.ones_like(t), t, g])
-        coef = lapack.lstsq(design / np.abs(design).max(axis=0), y, rcond=None)[0] / np.abs(design).max(axis=0)
-        gap = y - design @ coef
-        bend = np.abs(coef[2] * (g - np.maximum((t - corner) / width, 0.0))).max()
-        residual = float(np.abs(gap).max() / max(bend, np.finfo(float).tiny))
-        moves = coef[2] / width * np.column_stack([slope, slope * (t - corner) / width])
-        whole = np.column_stack([design, moves])
-        unit = np.maximum(np.abs(whole).max(axis=0), np.finfo(float).tiny)
-        step = lapack.lstsq(whole / unit, gap, rcond=None)[0][3:] / unit[3:]
-        corner, width = corner - np.clip(step[0], -width, width), width - np.clip(step[1], -0.5 * width, 0.5 * width)
-    return corner, width, residual
+    return [Crossing(X[i], normal[i] / slope[i], float(slope[i]), jump[i], float(margin[i])) for i in best]

@@ -1,19 +1,17 @@
-"""One hidden layer of units that are linear at large inputs: every unit from its own profile there."""
+"""One hidden layer of units that are linear at large inputs, from outputs with errors."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from skident.network import get_activation
 from skident.oracle import BlackBoxError, NotIdentified
 
 from ..asymptotes.far_units import FARTHEST_LINE, find_far_units
 from ..asymptotes.near_fit import fit_near_center
-from ..asymptotes.network import FARTHEST, find_asymptotic_network
 from ..attempt import polished_attempt
 from ..constants import TRIES
 
-__all__ = ["ALONE", "LINEAR_FAR_OUT", "METHOD"]
+__all__ = ["ALONE", "LINEAR_FAR_OUT", "METHOD", "beyond"]
 
 LINEAR_FAR_OUT = ("softplus", "gelu", "silu", "elu")
 ALONE = "no other method applies"
@@ -21,48 +19,40 @@ _MOST_ON_A_LINE = 500  # units of one hidden layer that are counted by default: 
 
 
 class Asymptotes:
-    """One hidden layer from the profiles of its units on a line at large inputs, then the polish.
+    """One hidden layer from outputs with errors, which hide the profiles of units at large inputs, then the polish.
 
-    Rounding at the distance of the profiles hides those of float32 outputs. Units are ReLUs there, which gives
-    hyperplanes and jumps, and a fit near the center the rest.
+    Units are ReLUs there, which gives hyperplanes and jumps, and a fit near the center the rest.
     """
 
     name = "asymptotes"
 
     def applies(self, problem):
-        """Whether every unit may be observed alone: one hidden layer, exact outputs, queries allowed far out."""
+        """Whether there may be one hidden layer of such units, whose outputs have errors and are allowed far out."""
         hidden, output = problem.activations
         one_layer = output == "identity" and (problem.widths is None or len(problem.widths) == 2)
         oracle = problem.oracle
-        farthest = FARTHEST if problem.held_out.noise_std is None else FARTHEST_LINE
-        anywhere = oracle.response == "predict" and oracle.reach >= farthest * np.sqrt(oracle.n_inputs)
-        return hidden in LINEAR_FAR_OUT and one_layer and anywhere
+        far = oracle.response == "predict" and oracle.reach >= FARTHEST_LINE * np.sqrt(oracle.n_inputs)
+        return hidden in LINEAR_FAR_OUT and one_layer and far and problem.held_out.noise_std is not None
 
     def refuses(self, problem):
         """See `Method`: only ELU units have no other method."""
         if problem.activations[0] != "elu":
             return None
         return (
-            "activation='elu' has no second derivative at 0: its networks are recovered with one hidden layer, linear "
-            "output and strategy='auto', if there is no input_range. Got "
-            f"layer_widths={problem.widths}, output_activation={problem.activations[1]!r} and "
-            f"strategy={problem.options.strategy!r}."
+            "activation='elu' has no second derivative at 0: its networks are recovered with linear output and "
+            f"strategy='auto', if there is no input_range. Got layer_widths={problem.widths}, "
+            f"output_activation={problem.activations[1]!r} and strategy={problem.options.strategy!r}."
         )
 
     def run(self, problem, step, state):
         """See `Method`; None if units are not observed and another method follows."""
         width = None if problem.widths is None else problem.widths[0]
-        alone = step.variant == ALONE
-        exact = problem.held_out.noise_std is None
-        with problem.log.stage("units (profiles at large inputs)", problem.oracle, width, "units") as entry:
+        with problem.log.stage("units (lines at large inputs)", problem.oracle, width, "units") as entry:
             try:
-                network = (_exact_network if exact else _noisy_network)(problem, width, entry["progress"])
+                network = _network(problem, width, entry["progress"])
             except (NotIdentified, BlackBoxError) as error:
-                if alone and isinstance(error, BlackBoxError):
-                    farthest = (FARTHEST if exact else FARTHEST_LINE) * np.sqrt(problem.oracle.n_inputs)
-                    raise BlackBoxError(f"{error} Queries reach {farthest:.1e} standard deviations.") from error
-                if alone:
-                    raise
+                if step.variant == ALONE:
+                    raise beyond(error, FARTHEST_LINE * np.sqrt(problem.oracle.n_inputs)) from error
                 return None
         n_units = network.layer_widths[0]
         if width is not None and n_units > width:
@@ -78,17 +68,14 @@ class Asymptotes:
 METHOD = Asymptotes()
 
 
-def _exact_network(problem, width, progress):
-    return find_asymptotic_network(
-        problem.oracle,
-        get_activation(problem.activations[0]),
-        max_units=max(problem.max_neurons(_MOST_ON_A_LINE), width or 0),
-        rng=problem.rng,
-        callback=progress,
-    )
+def beyond(error, farthest):
+    """The error; of a model that fails far out, with the distance of the queries."""
+    if not isinstance(error, BlackBoxError):
+        return error
+    return BlackBoxError(f"{error} Queries reach {farthest:.1e} standard deviations.")
 
 
-def _noisy_network(problem, width, progress):
+def _network(problem, width, progress):
     """The network from outputs with errors; a detected activation is one of those that grow linearly.
 
     Lines far out miss a unit of a small jump here and there, and the fit that finds it later may end in a local

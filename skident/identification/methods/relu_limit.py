@@ -1,4 +1,4 @@
-"""Several hidden layers of units that grow linearly, from the ReLU network that they tend to at large inputs."""
+"""Units that grow linearly, from the ReLU network that they tend to at large inputs."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import replace
 import numpy as np
 
 from skident.network import change_outputs, get_activation
-from skident.oracle import Oracle
+from skident.oracle import BlackBoxError, Oracle
 
-from ..asymptotes.deep_limit import EVEN_TAILS, network_from_limit
+from ..asymptotes.deep_limit import network_from_limit
 from ..attempt import polished_attempt
 from ..problem import HeldOut
 from . import relu
+from .asymptotes import LINEAR_FAR_OUT, beyond
 
 __all__ = ["METHOD"]
 
@@ -29,11 +30,10 @@ class ReluLimit:
     name = "ReLU limit"
 
     def applies(self, problem):
-        """Whether there may be several hidden layers of such units, whose outputs are exact and allowed far out."""
+        """Whether there are such units, whose outputs are exact and allowed far out."""
         hidden, output = problem.activations
-        deep = problem.widths is None or len(problem.widths) > 2
         exact = problem.held_out.noise_std is None and problem.oracle.response == "predict"
-        return hidden in EVEN_TAILS and output == "identity" and deep and exact and problem.oracle.reach == np.inf
+        return hidden in LINEAR_FAR_OUT and output == "identity" and exact and problem.oracle.reach == np.inf
 
     def refuses(self, problem):
         """See `Method`."""
@@ -41,12 +41,15 @@ class ReluLimit:
 
     def run(self, problem, step, state):
         """See `Method`."""
-        inner = _limit_problem(problem)
-        limit = relu.METHOD.run(inner, step, state).network
-        limit = change_outputs(limit, inner.oracle.output_center, inner.oracle.output_scale)
-        with problem.log.stage("scales and biases (profiles far out)", problem.oracle) as entry:
-            network = network_from_limit(problem.oracle, limit, get_activation(problem.activations[0]), problem.rng)
-            entry["residual"] = None
+        try:
+            inner = _limit_problem(problem)
+            limit = relu.METHOD.run(inner, step, state).network
+            limit = change_outputs(limit, inner.oracle.output_center, inner.oracle.output_scale)
+            with problem.log.stage("scales and biases (profiles far out)", problem.oracle) as entry:
+                network = network_from_limit(problem.oracle, limit, get_activation(problem.activations[0]), problem.rng)
+                entry["residual"] = None
+        except BlackBoxError as error:
+            raise beyond(error, _SCALE) from error
         return polished_attempt(problem, network, np.inf, "polish", self.name)
 
 
