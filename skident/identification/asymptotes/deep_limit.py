@@ -45,12 +45,14 @@ def network_from_limit(oracle, limit, activation, rng):
     """
     limit, straight = _with_marked_units(limit, rng)
     weights, biases, factors = [], [], np.ones(limit.n_inputs)
+    X = rng.standard_normal((_ACTIVITY_ROWS, limit.n_inputs))
+    Z = _pre_activations(limit, X)
     for layer, W in enumerate(limit.weights[:-1]):
         linear = None if layer < limit.n_layers - 2 or not straight.any() else _linear_part(limit, straight, factors)
         units = np.arange(W.shape[1]) if layer < limit.n_layers - 2 else np.flatnonzero(~straight)
         V, b, scales = np.empty((len(W), len(units))), np.empty(len(units)), np.empty(len(units))
         for i, unit in enumerate(units):
-            crossings = _crossings(limit, layer, unit, straight, rng)
+            crossings = _crossings(limit, layer, unit, straight, X, Z[layer][:, unit])
             center, scales[i] = _zero_and_scale(oracle, crossings, activation)
             V[:, i] = W[:, unit] / factors * scales[i]
             inputs = _hidden(weights, biases, activation, center[None])[0]
@@ -188,11 +190,12 @@ def _zero_and_scale(oracle, crossings, activation):
     return best[1:]
 
 
-def _crossings(limit, layer, unit, straight, rng):
-    """Some `Crossing` of a unit's boundary with a large margin and a large jump, the best first."""
+def _crossings(limit, layer, unit, straight, X, z):
+    """Some `Crossing` of a unit's boundary with a large margin and a large jump, the best first.
+
+    Its pre-activations at X (n, D) are z (n,).
+    """
     D = limit.n_inputs
-    X = rng.standard_normal((_ACTIVITY_ROWS, D))
-    z = _pre_activations(limit, X)[layer][:, unit]
     active, idle = X[z > 0], X[z <= 0]
     if min(len(active), len(idle)) == 0:
         raise NotIdentified("profiles", "units", f"unit {unit} of layer {layer + 1} hardly ever changes far out.")

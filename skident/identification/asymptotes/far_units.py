@@ -18,6 +18,7 @@ _REACH = 10.0  # half length of the lines over their distance: one unit in 16 is
 FARTHEST_LINE = 1.1 * _DISTANCE * _REACH  # query, in sqrt(D) standard deviations
 _LEAST_ERROR = 1e-7  # of the outputs over their spread: that of a limit which is no ReLU within 1e-6 of its bends
 _POSITION_ERROR = 0.1  # standard deviations: 1e-7 of the distance
+_AVERAGED = 0.01  # error of a position over that of one output, in units of the jump: of a fit to thousands of outputs
 _UNSHARED = 0.4  # share of boundaries that no other line meets, of more layers: units of small jumps are met by few
 
 
@@ -44,5 +45,9 @@ def find_far_units(oracle, max_units, rng, callback=None):
     search = LineSearch(probe, _REACH * probe.length_scale, max_units, rng)
     limit, _ = find_from_inexact_outputs(search, None, callback, _UNSHARED)
     norms = np.linalg.norm(limit.weights[0], axis=0)
-    jumps, errors = limit.weights[1] * norms[:, None], np.full(len(norms), _POSITION_ERROR)
-    return FarUnits((limit.weights[0] / norms).T, _DISTANCE * limit.biases[0] / norms, jumps, errors)
+    jumps = limit.weights[1] * norms[:, None]
+    errors = np.hypot(_POSITION_ERROR, _DISTANCE * _AVERAGED * np.max(std) / np.linalg.norm(jumps, axis=1))
+    # Positions that errors hide are as likely as those of most units, which cross the samples.
+    share = 1.0 / (1.0 + errors**2)
+    positions = share * _DISTANCE * limit.biases[0] / norms
+    return FarUnits((limit.weights[0] / norms).T, positions, jumps, np.sqrt(share) * errors)

@@ -17,7 +17,6 @@ from skident.optim import DenseNormalEquations, levenberg_marquardt
 from skident.oracle import NotIdentified
 
 from ..constants import FAR_LEFT, NORM_SPREAD
-from .missing_units import with_missing_units
 
 __all__ = ["fit_near_center"]
 
@@ -29,8 +28,6 @@ _ROWS = 8  # points per unknown of one output
 _MIN_POSITION_ERROR = 1e-3  # units are not ReLUs at the distance where positions are measured
 _POLISH_STEPS = 40  # of the fit of all parameters (budget): from 1e-7, some five suffice
 _POLISHES = 5  # in a row at most (budget): a single one gives up when it is slow
-_TRIALS = 4  # of such units, each of which may be a local minimum (budget)
-_MAX_MISSING = 4  # units that are added at most (budget)
 _UNEXPLAINED = 2.0  # residual over the outputs' errors from which units are missing; rounding leaves 0.6 to 1.8
 _LESS = 0.7  # part of the residual that a network with one unit more may leave
 _SIGN_TOLS = (1e-6, 1e-5, 1e-4, 1e-3)  # of the linear part, relative to its terms, tried in turn
@@ -174,7 +171,10 @@ def fit_near_center(oracle, units, names, std, rng):
     U = oracle.representable(U)
     Y = oracle(U)
     _, x, fit = min((_best_norms(units, U, Y, name) for name in names), key=lambda found: found[0])
-    network, residual = _polished(oracle, fit.network(x), fit.g, std, rng)
+    network = fit.network(x)
+    n = int(NOISY_OUTPUTS * network.n_parameters / network.n_outputs)
+    U = oracle.representable(design_points(units.normals.T, units.positions, n, 1.0, rng))
+    network, residual = _fitted(network, U, oracle(U), std, oracle)
     return _without_linear_units(network, fit), residual < _UNEXPLAINED
 
 
@@ -198,31 +198,6 @@ def _best_norms(units, U, Y, name):
 def _minimized(fit, x, max_iter):
     with np.errstate(over="ignore", invalid="ignore"):
         return levenberg_marquardt(fit.cost, fit.linearize, x, max_iter=max_iter, ftol=FTOL)
-
-
-def _polished(oracle, network, activation, std, rng):
-    """A network with linear units fitted near the center, to outputs with errors of standard deviation std (m_L,).
-
-    Units that rounding hides far out are added while the residuals show them. Returns the residual over the errors too.
-    """
-    W, b = (part[..., : -network.n_outputs] for part in (network.weights[0], network.biases[0]))
-    n = int(NOISY_OUTPUTS * network.n_parameters / network.n_outputs)
-    U = oracle.representable(design_points(W, b, n, 1.0, rng))
-    Y = oracle(U)
-    network, residual = _fitted(network, U, Y, std, oracle)
-    for _ in range(_MAX_MISSING):
-        if residual < _UNEXPLAINED or oracle.budget.out_of_time:
-            break
-        trials = []
-        for more in with_missing_units(network, activation, U, Y, rng)[:_TRIALS]:
-            trials.append(_fitted(more, U, Y, std, oracle))
-            if trials[-1][1] < _UNEXPLAINED:
-                break
-        more, left = min(trials, key=lambda trial: trial[1])
-        if left > _LESS * residual:
-            break
-        network, residual = more, left
-    return network, residual
 
 
 def _fitted(network, U, Y, std, oracle):
@@ -252,16 +227,14 @@ def _without_linear_units(network, fit):
 
 
 def _signs(terms, target):
-    """Signs (m,) with ``terms @ signs = target``."""
+    """Signs (m,) with ``terms @ signs = target``, as nearly as errors of outputs allow."""
     for tol in _SIGN_TOLS:
         try:
             signs = solve_signs(terms, target, tol * np.abs(terms).max() * np.sqrt(terms.shape[1]))
         except UndecidedSignsError:
             continue
-        if len(signs) == 1:
-            return signs[0].astype(float)
         if len(signs):
-            break
+            return signs[np.argmin(np.linalg.norm(signs @ terms.T - target, axis=1))].astype(float)
     raise NotIdentified(
         "profiles",
         "signs",
