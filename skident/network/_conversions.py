@@ -153,7 +153,7 @@ class Conversions:
         -----
         Matrices: Gemm, or MatMul and Add; Conv, AveragePool and GlobalAveragePool become dense ones. Activations: Tanh,
         Sigmoid, Relu, LeakyRelu, PRelu (one slope), Softplus, Erf, Sin, Gelu, SiLU (also composed of other operators),
-        Elu (alpha = 1), a square; Max and Clip if they are one of these. Sub, Mul, Div, Scaler, BatchNormalization and
+        Mish, HardSwish, Selu, Elu (alpha = 1), a square; Max and Clip if they are one of these. Sub, Mul, Div, Scaler, BatchNormalization and
         products of matrices are folded into the adjacent layer. Identity, Cast, Dropout, Flatten, Reshape and the like
         may not mix rows; outputs of labels are ignored. float32 weights are read as they are. Files keep external data
         in their own folder, else nothing is read. A ValueError names a node that cannot be read, also if it needs a
@@ -178,12 +178,13 @@ class Conversions:
         path : str or path-like, default=None
             File to write as well; an existing one is replaced.
         dtype : {"float64", "float32"}, default="float64"
-            Of inputs, weights and outputs. onnxruntime does not run softplus, erf, gelu and elu in float64.
+            Of inputs, weights and outputs. onnxruntime does not run softplus, erf, gelu, elu, selu and hardswish in
+            float64.
 
         Returns
         -------
         onnx.ModelProto
-            Of operator set 13, with gelu 20.
+            Of operator set 13; with hardswish 14, mish 18, gelu and gelu_tanh 20.
 
         Examples
         --------

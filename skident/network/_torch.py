@@ -12,10 +12,8 @@ from . import torch_activations
 from ._torch_maps import AffineMap, affine_map_of, reshaped, unreadable
 from .activations import ACTIVATIONS, Bounded, Clip, LeakyReLU, bounded, clip, is_built_in, leaky_relu
 from .partly_linear import PartlyLinear, partly_linear
-from .torch_activations import Erf, Quadratic, Sin
+from .torch_activations import MODULES
 
-_KINDS = {"tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "relu": nn.ReLU, "softplus": nn.Softplus, "gelu": nn.GELU}
-_KINDS |= {"hard_tanh": nn.Hardtanh, "silu": nn.SiLU, "elu": nn.ELU, "sin": Sin, "erf": Erf, "quadratic": Quadratic}
 _KNOWN_OTHERS = "convolutions, average pooling, Identity, Flatten(1), Unflatten(1), eval-mode BatchNorm and Dropout"
 
 
@@ -96,12 +94,12 @@ def _torch_activation(activation):
         return torch_activations.Clip(activation.low, activation.high)
     if isinstance(activation, Bounded):
         limits = ACTIVATIONS[activation.base].limits
-        return torch_activations.Bounded(_KINDS[activation.base](), limits, activation.low, activation.high)
+        return torch_activations.Bounded(MODULES[activation.base](), limits, activation.low, activation.high)
     if not is_built_in(activation):
         raise ValueError(f"to_torch knows the activations {sorted(ACTIVATIONS)}, got a custom {activation.name!r}.")
     # Its linear part begins where it is exact in double precision.
     options = {"threshold": 40.0} if activation.name == "softplus" else {}
-    return _KINDS[activation.name](**options)
+    return MODULES[activation.name](**options)
 
 
 def _flat_modules(module, path=""):
@@ -143,15 +141,16 @@ def _activation_name(path, module):
         return clip(module.low.tolist(), module.high.tolist())
     if isinstance(module, nn.Hardtanh) and (module.min_val, module.max_val) != (-1, 1):  # ReLU6 is one of these
         return clip(module.min_val, module.max_val)
-    name = next((name for name, kind in _KINDS.items() if kind is type(module)), None)
+    kinds = {name: kind for name, kind in MODULES.items() if isinstance(kind, type) and kind is not nn.Identity}
+    name = next((name for name, kind in kinds.items() if kind is type(module)), None)
     if name is None and not type(module).__module__.startswith("torch."):
         reason = "it defines its own forward; query it instead, with NetworkIdentifier(module).fit(X)"
         raise unreadable(path, module, reason)
     if name is None:
-        known = ", ".join(kind.__name__ for kind in (nn.Linear, *_KINDS.values(), nn.LeakyReLU, nn.PReLU))
+        known = ", ".join(kind.__name__ for kind in (nn.Linear, *kinds.values(), nn.LeakyReLU, nn.PReLU))
         raise unreadable(path, module, f"known are {known}; {_KNOWN_OTHERS}")
-    if name == "gelu" and module.approximate != "none":
-        raise unreadable(path, module, "only approximate='none' is the exact GELU")
+    if name == "gelu" and module.approximate == "tanh":
+        return "gelu_tanh"
     if name == "elu" and module.alpha != 1:
         raise unreadable(path, module, "only alpha=1 is supported")
     if name == "softplus" and (module.beta != 1 or module.threshold < 20):

@@ -25,6 +25,8 @@ __all__ = [
 _SLOPE_TOL = 1e-6  # difference of a recovered slope to the true one: error of an identification
 _SQRT_2 = np.sqrt(2.0)  # GELU is z times the normal distribution function, (1 + erf(z / sqrt 2)) / 2
 _SQRT_2PI = np.sqrt(2.0 * np.pi)  # of the normal density, its derivative
+_GELU_SLOPE, _GELU_CUBIC = np.sqrt(2.0 / np.pi), 0.044715  # of the approximation of GELU by tanh
+_SELU_SLOPE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772  # of SELU: mean 0 and variance 1 are kept
 _TWO_OVER_SQRT_PI = 2.0 / np.sqrt(np.pi)  # slope of erf at 0
 
 
@@ -135,6 +137,36 @@ def _elu(z, order):
     return jet[: order + 1]
 
 
+def _selu(z, order):
+    below = _SELU_ALPHA * np.exp(np.minimum(z, 0.0))
+    jet = (np.where(z > 0, z, below - _SELU_ALPHA), np.where(z > 0, 1.0, below), np.where(z > 0, 0.0, below))
+    return tuple(_SELU_SLOPE * value for value in jet[: order + 1])
+
+
+def _mish(z, order):
+    t, s = np.tanh(np.logaddexp(0.0, z)), expit(z)
+    if order == 0:
+        return (z * t,)
+    slope = (1.0 - t * t) * s
+    d = t + z * slope
+    return (z * t, d) if order == 1 else (z * t, d, slope * (2.0 + z * (1.0 - s - 2.0 * t * s)))
+
+
+def _hardswish(z, order):
+    gate, inside = np.clip(z / 6.0 + 0.5, 0.0, 1.0), (np.abs(z) < 3.0).astype(z.dtype)
+    return (z * gate, gate + z * inside / 6.0, inside / 3.0)[: order + 1]
+
+
+def _gelu_tanh(z, order):
+    t = np.tanh(_GELU_SLOPE * (z + _GELU_CUBIC * z**3))
+    g = 0.5 * z * (1.0 + t)
+    if order == 0:
+        return (g,)
+    slope, bend = _GELU_SLOPE * (1.0 + 3.0 * _GELU_CUBIC * z**2), 6.0 * _GELU_SLOPE * _GELU_CUBIC * z
+    d = 0.5 * (1.0 + t + z * (1.0 - t * t) * slope)
+    return (g, d) if order == 1 else (g, d, (1.0 - t * t) * (slope + 0.5 * z * bend - z * t * slope**2))
+
+
 def _relu(z, order):
     jet = (np.maximum(z, 0.0), (z > 0).astype(z.dtype), np.zeros_like(z))
     return jet[: order + 1]
@@ -165,7 +197,11 @@ ACTIVATIONS: dict[str, Activation] = {
         Activation("sin", _sin, None, "sine"),
         Activation("gelu", _gelu),
         Activation("silu", _silu),
+        Activation("gelu_tanh", _gelu_tanh),
+        Activation("mish", _mish),
+        Activation("hardswish", _hardswish, smooth=False),
         Activation("elu", _elu, smooth=False),
+        Activation("selu", _selu, smooth=False),
         Activation("relu", _relu, None, "homogeneous", smooth=False),
         Activation("hard_tanh", _hard_tanh, None, "odd", smooth=False),
         Activation("identity", _identity, None, "linear"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch import nn
 
-__all__ = ["Bounded", "Clip", "Erf", "PartlyLinear", "Quadratic", "Sin"]
+__all__ = ["MODULES", "Bounded", "Clip", "Erf", "PartlyLinear", "Quadratic", "Sin"]
 
 
 class Sin(nn.Module):
@@ -127,3 +129,10 @@ class PartlyLinear(nn.Module):
         torch.Tensor of the same shape
         """
         return torch.cat([self.base(z[..., : -self.n_linear]), z[..., -self.n_linear :]], dim=-1)
+
+
+# The module of every built-in activation.
+MODULES = {"tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "relu": nn.ReLU, "softplus": nn.Softplus, "gelu": nn.GELU}
+MODULES |= {"hard_tanh": nn.Hardtanh, "silu": nn.SiLU, "elu": nn.ELU, "sin": Sin, "erf": Erf, "quadratic": Quadratic}
+MODULES |= {"mish": nn.Mish, "hardswish": nn.Hardswish, "selu": nn.SELU, "identity": nn.Identity}
+MODULES |= {"gelu_tanh": functools.partial(nn.GELU, approximate="tanh")}

@@ -25,7 +25,7 @@ from skident.network import ACTIVATIONS, Activation, FeedforwardNetwork, bounded
 
 X = np.random.default_rng(0).normal(size=(40, 4))
 Y = np.sin(X[:, 0]) + X[:, 1] * X[:, 2]
-NOT_IN_FLOAT64 = {"softplus", "erf", "gelu", "elu"}  # of onnxruntime
+NOT_IN_FLOAT64 = {"softplus", "erf", "gelu", "gelu_tanh", "elu", "selu", "hardswish"}  # of onnxruntime
 EPS32 = float(np.finfo(np.float32).eps)
 
 
@@ -406,7 +406,7 @@ REFUSED = [
     ([*LAYER, ("Concat", "hz", "y", {"axis": 1})], r"'the_y' \(Concat\): of several tensors only the probabilities"),
     ([*LAYER[:1], ("PRelu", "zb", "h", {}), *LAST], r"'the_h' \(PRelu\): only a PRelu with one slope for all units"),
     ([*LAYER[:1], ("LeakyRelu", "z", "h", {"alpha": 1.0}), *LAST], r"'the_h' \(LeakyRelu\): negative_slope must be"),
-    ([*LAYER[:1], ("Gelu", "z", "h", {"approximate": "tanh"}), *LAST], r"'the_h' \(Gelu\): only approximate='none'"),
+    ([*LAYER[:1], ("Selu", "z", "h", {"alpha": 1.5}), *LAST], r"'the_h' \(Selu\): only alpha and gamma"),
     ([("Exp", "W", "E", {}), ("MatMul", "xE", "y", {})], r"'the_E' \(Exp\): networks are read as chains"),
     ([("Add", "cv", "E", {}), ("MatMul", "xE", "y", {})], r"'the_E' \(Add\): constants of shapes \(1, 4\) and"),
     ([("Identity", "x", "y", {})], "there is no matrix product .* between input and output 'y'"),

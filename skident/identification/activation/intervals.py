@@ -13,7 +13,7 @@ from skident.optim import BatchedSeparableProblem, Ending, batched_levenberg_mar
 from ..constants import MANY_ROUNDINGS
 from .growth import NOISE_SIGMAS
 
-__all__ = ["Interval", "find_interval", "growing_profile", "settling_profile"]
+__all__ = ["GROWING", "Interval", "find_interval", "growing_profile", "settling_profile"]
 
 _DISTANCE = 1e4  # of the line from the center, in sqrt(D) standard deviations: units are some 1e-4 of it wide
 _HALF_LENGTH = 3.0  # half length of the line, in units of that distance: crosses nine hyperplanes in ten
@@ -131,9 +131,9 @@ _MIN_DECADES = 3.0  # that a tail must fall: curvatures of tanh and erf differ b
 _EXPONENTIAL = 0.08  # largest curvature of the logarithm of an exponential tail
 _GAUSSIAN = 0.2  # smallest one of a Gaussian tail, which is about 0.3
 _STEEPNESS = (12.0, 30.0, 70.0)  # starts: slope of a unit's argument times the width of its interval
-# Units that grow linearly, with the starts of their fits: elu alone is another one when reflected.
-_GROWING = {"softplus": _STEEPNESS, "silu": _STEEPNESS, "gelu": _STEEPNESS}
-_GROWING["elu"] = (*_STEEPNESS, *(-w for w in _STEEPNESS))
+# Units that grow linearly, with the starts of their fits: some are others when reflected.
+GROWING = dict.fromkeys(("softplus", "gelu", "silu", "gelu_tanh", "hardswish"), _STEEPNESS)
+GROWING |= dict.fromkeys(("elu", "selu", "mish"), (*_STEEPNESS, *(-w for w in _STEEPNESS)))
 _LONGEST = np.array([0.5, 2.0])  # steps in log slope and offset: a profile is linear in neither beyond that
 _ENDING = Ending(max_iter=40, target=1e-28, ftol=1e-12)  # of profiles of height one: target at rounding
 
@@ -180,7 +180,7 @@ def growing_profile(interval, oracle):
     y = y - np.linspace(y[0], y[-1], _POINTS)
     y /= max(np.abs(y).max(), np.finfo(float).tiny)
     residuals = {}
-    for name, starts in _GROWING.items():
+    for name, starts in GROWING.items():
         signs = np.unique(np.sign(starts))
         residuals[name] = min(_fit(get_activation(name), sign, s, y, starts) for sign in signs)
     return min(residuals, key=residuals.get), residuals

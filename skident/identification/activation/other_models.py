@@ -9,11 +9,12 @@ import numpy as np
 from ..constants import DIRECTIONS, SAME
 from ..query_points import query_block
 from .growth import polynomial_degree
+from .intervals import GROWING
 from .jumps import find_jumps, is_piecewise_constant, spacing_of_thresholds
 
 __all__ = ["CLEAR", "OtherModel", "discrete_columns", "recognize_labels", "recognize_other_model"]
 
-CLEAR = ("identity", "tanh", "erf", "relu", "softplus", "gelu", "silu", "elu")  # that no other kind of model shows
+CLEAR = ("identity", "tanh", "erf", "relu", *GROWING)  # that no other kind of model shows
 _LABEL_ROWS = 200  # rows of X whose outputs decide whether they are labels (budget)
 _LABEL_SHARE = 0.1  # of distinct values among these outputs, of labels at most
 _MOST_COLUMNS = 1000  # inputs whose values are counted (budget)

@@ -16,7 +16,7 @@ from skident.linalg import svd
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
 
-from .profiles import DISTANCE, Crossing, zero_and_slope
+from .profiles import DISTANCE, Crossing, limits_of, zero_and_slope
 
 __all__ = ["network_from_limit"]
 
@@ -45,7 +45,7 @@ def network_from_limit(oracle, limit, activation, rng):
     """
     limit, straight = _with_marked_units(limit, rng)
     weights, biases, factors = [], [], np.ones(limit.n_inputs)
-    X = rng.standard_normal((_ACTIVITY_ROWS, limit.n_inputs))
+    X, rate = rng.standard_normal((_ACTIVITY_ROWS, limit.n_inputs)), limits_of(activation)[1]
     Z = _pre_activations(limit, X)
     for layer, W in enumerate(limit.weights[:-1]):
         linear = None if layer < limit.n_layers - 2 or not straight.any() else _linear_part(limit, straight, factors)
@@ -59,7 +59,7 @@ def network_from_limit(oracle, limit, activation, rng):
             b[i] = -(inputs @ V[:, i])
         weights.append(V)
         biases.append(b)
-        factors = scales
+        factors = scales * rate
     last = limit.weights[-1][~straight] / factors[:, None]
     near = rng.standard_normal((_NEAR_ROWS, limit.n_inputs))
     outputs = oracle(near)

@@ -16,7 +16,8 @@ from skident.network import Activation, Architecture, FeedforwardNetwork, get_ac
 from skident.optim import DenseNormalEquations, levenberg_marquardt
 from skident.oracle import NotIdentified
 
-from ..constants import FAR_LEFT, NORM_SPREAD
+from ..constants import NORM_SPREAD
+from .profiles import limits_of
 
 __all__ = ["fit_near_center"]
 
@@ -50,8 +51,8 @@ class _NormFit:
     """Least squares in log norms, positions, shares of orientation, and a linear part.
 
     The outputs of a unit at distance h from its hyperplane are ``a (g(s h + l) - l) / s`` with its jump a, norm s and
-    the left limit l of the activation, or ``a (g(-s h + l) - l) / s + a h``. Both are the same if the activation
-    reflects to a line; else a share of each is fitted.
+    the left limit l of the activation g, in units of whose right slope both are, or ``a (g(-s h + l) - l) / s + a h``.
+    Both are the same if the activation reflects to a line; else a share of each is fitted.
     """
 
     start: _Start
@@ -61,7 +62,7 @@ class _NormFit:
 
     def __post_init__(self):
         start = self.start
-        object.__setattr__(self, "low", float(self.g(np.array([FAR_LEFT]))[0]))
+        object.__setattr__(self, "ends", limits_of(self.g))
         object.__setattr__(self, "reflects", bool(np.isclose(reflection_slope(self.g), 1.0)))
         object.__setattr__(self, "H", start.U @ start.normals)
         object.__setattr__(self, "Z", np.column_stack([start.U, np.ones(len(start.U))]))
@@ -89,11 +90,11 @@ class _NormFit:
 
     def _sides(self, norms, positions):
         """For both orientations: outputs of units without jump, their derivatives by log norm and position."""
-        h = self.H + positions
+        h, (low, rate) = self.H + positions, self.ends
         for side in (1.0,) if self.reflects else (1.0, -1.0):
             z = side * norms * h
-            value, slope = self.g.jet(z + self.low, 1)
-            value = (value - self.low) / norms
+            value, slope = (part / rate for part in self.g.jet(z + low, 1))
+            value = (value - low) / norms
             yield value + (h if side < 0 else 0.0), slope * side * h - value, slope * side + (1.0 if side < 0 else 0.0)
 
     def residual(self, x):
@@ -153,10 +154,11 @@ class _NormFit:
         start, p = self.start, linear.shape[1]
         # Units of the other orientation leave a linear part.
         linear = linear + ((sides < 0) * np.vstack([start.normals, positions])) @ start.jumps
-        outgoing = start.jumps / norms[:, None]
-        constant = linear[-1] - self.low * outgoing.sum(axis=0)
+        low, rate = self.ends
+        outgoing = start.jumps / norms[:, None] / rate
+        constant = linear[-1] - low * rate * outgoing.sum(axis=0)
         weights = np.column_stack([start.normals * norms * sides, linear[:-1]]), np.vstack([outgoing, np.eye(p)])
-        biases = np.concatenate([positions * norms * sides + self.low, np.zeros(p)]), constant
+        biases = np.concatenate([positions * norms * sides + low, np.zeros(p)]), constant
         activation = with_linear_units(Architecture((self.m, p), self.g, "identity")).activation
         return FeedforwardNetwork(weights, biases, activation, "identity")
 

@@ -9,7 +9,7 @@ import scipy.optimize
 
 from ..constants import FAR_LEFT
 
-__all__ = ["DISTANCE", "Crossing", "zero_and_slope"]
+__all__ = ["DISTANCE", "Crossing", "limits_of", "zero_and_slope"]
 
 DISTANCE = 1e5  # of the crossings, in sqrt(D) standard deviations: the other units are linear or zero there
 _CLEAR = 0.4  # of the distance to the next boundary that a profile covers
@@ -36,8 +36,8 @@ class Crossing:
 def zero_and_slope(oracle, crossing, activation):
     """Where (D,) the pre-activation of a unit is 0 near a crossing, its slope along the normal, and the residual.
 
-    The activation must be constant far on the left and have slope 1 far on the right: there the outputs are two lines
-    which meet near the boundary. Their differences from these determine the slope. The residual is relative to the
+    The activation must be constant far on the left and linear far on the right: there the outputs are two lines which
+    meet near the boundary. Their differences from these determine the slope. The residual is relative to the
     largest difference.
     """
     start, weight = DISTANCE * crossing.point, crossing.jump / (crossing.jump @ crossing.jump)
@@ -52,14 +52,14 @@ def zero_and_slope(oracle, crossing, activation):
     if abs(after - before - 1.0) > _UNIT_JUMP:
         return start, 1.0, np.inf
     corner = (y[0] - before * t[0] - y[3] + after * t[3]) / (after - before)
-    value, low = y[0] + before * (corner - t[0]), float(activation(np.array([FAR_LEFT]))[0])
+    value, (low, rate) = y[0] + before * (corner - t[0]), limits_of(activation)
 
     def difference(move):
         return outputs(corner + move) - value - move * np.where(move > 0, after, before)
 
     def shape(z):
         # The lines meet where z + low is the unit's argument.
-        return activation(z + low) - low - np.maximum(z, 0.0)
+        return activation(z + low) / rate - low - np.maximum(z, 0.0)
 
     near = (0.5 * half - abs(corner)) * np.geomspace(_CLOSEST, 1.0, _SAMPLES)
     differences, forms = difference(np.concatenate([-near[::-1], near])), shape(np.linspace(-_WITHIN, _WITHIN, _GRID))
@@ -77,3 +77,10 @@ def zero_and_slope(oracle, crossing, activation):
     slope = float(np.exp(fit.x[0]) * rough)
     left = float(np.abs(fit.fun).max() / np.abs(wanted).max())
     return start + (corner - low / slope) * crossing.normal, slope, left
+
+
+def limits_of(activation):
+    """Left limit over the slope on the right, and that slope."""
+    ends = activation(np.array([FAR_LEFT, -FAR_LEFT]))
+    rate = float(ends[1] / -FAR_LEFT)
+    return float(ends[0] / rate), rate

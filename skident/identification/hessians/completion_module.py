@@ -5,25 +5,10 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from skident.network.torch_activations import Erf, Quadratic, Sin
+from skident.network.torch_activations import MODULES
 from skident.training.net import Training, fit_module
 
 __all__ = ["CompletionModule", "Training", "descend"]
-
-_ACTIVATIONS = {
-    "tanh": nn.Tanh,
-    "sigmoid": nn.Sigmoid,
-    "erf": Erf,
-    "softplus": nn.Softplus,
-    "sin": Sin,
-    "gelu": nn.GELU,
-    "silu": nn.SiLU,
-    "elu": nn.ELU,
-    "relu": nn.ReLU,
-    "hard_tanh": nn.Hardtanh,
-    "identity": nn.Identity,
-    "quadratic": Quadratic,
-}
 
 
 class CompletionModule(nn.Module):
@@ -48,8 +33,8 @@ class CompletionModule(nn.Module):
         for layer, C in enumerate(mixings):
             self.register_buffer(f"mixing_{layer}", torch.as_tensor(C, dtype=dtype))
         self.free = free
-        self.hidden = _ACTIVATIONS[activations[0].name]()
-        self.output = _ACTIVATIONS[activations[-1].name]()
+        self.hidden = MODULES[activations[0].name]()
+        self.output = MODULES[activations[-1].name]()
         with torch.no_grad():
             for name, values in (start or {}).items():
                 targets = getattr(self, name)

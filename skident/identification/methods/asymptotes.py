@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from skident.network import get_activation
 from skident.oracle import BlackBoxError, NotIdentified
 
+from ..activation.intervals import GROWING
 from ..asymptotes.far_units import FARTHEST_LINE, find_far_units
 from ..asymptotes.near_fit import fit_near_center
 from ..attempt import polished_attempt
@@ -13,7 +15,7 @@ from ..constants import TRIES
 
 __all__ = ["ALONE", "LINEAR_FAR_OUT", "METHOD", "beyond"]
 
-LINEAR_FAR_OUT = ("softplus", "gelu", "silu", "elu")
+LINEAR_FAR_OUT = tuple(GROWING)
 ALONE = "no other method applies"
 _MOST_ON_A_LINE = 500  # units of one hidden layer that are counted by default: twice as many are allowed (budget)
 
@@ -35,12 +37,13 @@ class Asymptotes:
         return hidden in LINEAR_FAR_OUT and one_layer and far and problem.held_out.noise_std is not None
 
     def refuses(self, problem):
-        """See `Method`: only ELU units have no other method."""
-        if problem.activations[0] != "elu":
+        """See `Method`: units without second derivatives have no other method."""
+        name = problem.activations[0]
+        if name not in LINEAR_FAR_OUT or get_activation(name).smooth:
             return None
         return (
-            "activation='elu' has no second derivative at 0: its networks are recovered with linear output and "
-            f"strategy='auto', if there is no input_range. Got layer_widths={problem.widths}, "
+            f"activation={name!r} has no second derivative everywhere: its networks are recovered with linear output "
+            f"and strategy='auto', if there is no input_range. Got layer_widths={problem.widths}, "
             f"output_activation={problem.activations[1]!r} and strategy={problem.options.strategy!r}."
         )
 

@@ -15,7 +15,17 @@ from .values import BatchTensor, unreadable
 
 __all__ = ["KNOWN", "apply"]
 
-_ACTIVATIONS = ("Tanh", "Sigmoid", "Relu", "Softplus", "Erf", "Sin")  # the name of the activation with a capital
+_ACTIVATIONS = (
+    "Tanh",
+    "Sigmoid",
+    "Relu",
+    "Softplus",
+    "Erf",
+    "Sin",
+    "Mish",
+    "HardSwish",
+)  # the name of the activation with a capital
+_SELU = {"alpha": 1.6732632423543772, "gamma": 1.0507009873554805}  # of the operator, in single precision
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE)
 _MAX_AXES = 64  # of an array of NumPy
 
@@ -153,9 +163,8 @@ def _activation(step, rows):
 
 
 def _gelu(step, rows):
-    if step.attributes.get("approximate", b"none") != b"none":
-        raise unreadable(step, "only approximate='none' is the exact GELU")
-    return rows.activated(get_activation("gelu"), step)
+    approximate = step.attributes.get("approximate", b"none") != b"none"
+    return rows.activated(get_activation("gelu_tanh" if approximate else "gelu"), step)
 
 
 def _leaky(step, rows):
@@ -208,6 +217,13 @@ def _elu(step, rows):
     if step.attributes.get("alpha", 1.0) != 1.0:
         raise unreadable(step, "only alpha=1 is supported")
     return rows.activated(known_activation(step, "elu"), step)
+
+
+def _selu(step, rows):
+    found = [step.attributes.get(name, value) for name, value in _SELU.items()]
+    if not np.allclose(found, list(_SELU.values()), rtol=np.finfo(np.float32).eps):
+        raise unreadable(step, f"only alpha and gamma of {list(_SELU.values())} are supported")
+    return rows.activated(get_activation("selu"), step)
 
 
 def _softmax(step, rows):
@@ -339,6 +355,7 @@ _ROWS = {
     "Min": _extremum,
     "Clip": _clip,
     "Elu": _elu,
+    "Selu": _selu,
     "Softmax": _softmax,
     "Add": _add,
     "Sub": _sub,

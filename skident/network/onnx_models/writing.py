@@ -13,7 +13,8 @@ from ..partly_linear import PartlyLinear
 __all__ = ["network_model", "write_model"]
 
 _OPERATOR_SET = 13  # which runtimes from 2020 on know
-_OPERATOR_SETS = {"gelu": 20}
+_OPERATOR_SETS = {"gelu": 20, "gelu_tanh": 20, "mish": 18, "hardswish": 14}
+_KINDS = {"gelu_tanh": "Gelu", "hardswish": "HardSwish"}  # of operators, where not the name with a capital
 _IR_VERSION = 8  # file format of onnx 1.10 (2021); newer readers accept it
 _GEMM = {"alpha": 1.0, "beta": 1.0, "transB": 0}  # the defaults, but some readers (OMLT) want to see them
 _DTYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}
@@ -90,7 +91,9 @@ def _activation_nodes(activation, values, dtype):
     if activation.name == "hard_tanh":
         bounds = [_tensor(np.array(bound), dtype, f"{name}_{bound:+.0f}") for bound in (-1.0, 1.0)]
         return [helper.make_node("Clip", [values, *(b.name for b in bounds)], [name], name=name)], bounds
-    return [helper.make_node(activation.name.capitalize(), [values], [name], name=name)], []
+    kind = _KINDS.get(activation.name, activation.name.capitalize())
+    options = {"approximate": "tanh"} if activation.name == "gelu_tanh" else {}
+    return [helper.make_node(kind, [values], [name], name=name, **options)], []
 
 
 def _clip_nodes(activation, values, dtype):

@@ -1,4 +1,4 @@
-"""Several hidden layers of GELU, SiLU and softplus units, from their ReLU limit and profiles far out."""
+"""Several hidden layers of units that grow linearly, from their ReLU limit and profiles far out."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ import pytest
 from skident import NetworkIdentifier
 from skident.datasets import make_network
 from skident.identification.asymptotes.deep_limit import network_from_limit
+from skident.identification.asymptotes.profiles import limits_of
 from skident.metrics import parameter_error, relative_max_error
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified, Oracle
@@ -25,13 +26,13 @@ def limit_of(network, rng):
     for W in network.weights[:-1]:
         scales = np.exp(rng.standard_normal(W.shape[1]))
         weights.append(W / factors[:, None] * scales)
-        factors = scales
+        factors = scales / limits_of(network.activations[0])[1]
     weights.append(network.weights[-1] / factors[:, None])
     return FeedforwardNetwork(weights, [np.zeros(W.shape[1]) for W in weights], "relu")
 
 
 @pytest.mark.parametrize("shape", [SHAPE, (6, 10, 6, 4, 2)])
-@pytest.mark.parametrize("activation", ["gelu", "silu", "softplus"])
+@pytest.mark.parametrize("activation", ["gelu", "silu", "softplus", "mish", "selu"])
 def test_scales_and_biases_from_profiles(activation, shape):
     """Profiles at 1e5 standard deviations are accurate to 1e-5 of rounding there, and to 1e-8 after the fit."""
     rng, network = np.random.RandomState(0), network_of(activation, 1, shape)
