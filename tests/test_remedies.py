@@ -183,7 +183,7 @@ CASES = {
     ),
     "too few softplus units": (
         identifier(SOFTPLUS, layer_widths=(3, 1), activation="softplus"),
-        "4 hidden units were detected",
+        "4 activation boundaries were detected",
         "exact",
     ),
     "too few hard tanh units": (

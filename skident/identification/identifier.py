@@ -130,8 +130,8 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, Estimator):
     not exact.
 
     Methods are chosen by activation: saturation at large inputs, faces, or Hessians near the data (Fiedler et al.
-    2021) for tanh, sigmoid and erf; activation boundaries for ReLU; asymptotes for softplus, GELU, SiLU and ELU. The
-    guide describes them with their costs.
+    2021) for tanh, sigmoid and erf; activation boundaries for ReLU; the ReLU limit for softplus, GELU, SiLU, mish, ELU
+    and SELU. The guide describes them with their costs.
 
     References
     ----------

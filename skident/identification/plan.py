@@ -82,8 +82,9 @@ def plan(problem):
         raise NotIdentified("plan", "options", refusal)
     if strategy == "auto" and asymptotes.METHOD.applies(problem) and not problem.pipeline.first:
         return _far_out(problem)
-    limit = [] if strategy != "auto" or problem.pipeline.first else _relu_limit(problem)
-    if limit and (problem.discover or not get_activation(hidden).smooth):
+    alone = problem.discover or not get_activation(hidden).smooth
+    limit = [] if strategy != "auto" or problem.pipeline.first else _relu_limit(problem, alone)
+    if limit and alone:
         return limit
     if refusal := asymptotes.METHOD.refuses(problem):
         raise NotIdentified("plan", "options", refusal)
@@ -104,7 +105,7 @@ def plan(problem):
         if not limit:
             raise
         return limit
-    return [*limit, *(replace(step, fallback=True) for step in steps)] if limit else steps
+    return [*limit, *(replace(step, fallback=not problem.shallow) for step in steps)] if limit else steps
 
 
 def _linear_first(problem):
@@ -140,10 +141,14 @@ def _far_out(problem):
     return [first] if alone else [first, *_hessians(problem, reason)]
 
 
-def _relu_limit(problem):
+def _relu_limit(problem, alone):
     """The step of units that are linear at large inputs, if it applies."""
     reason = f"{problem.activations[0]} networks tend to ReLU networks at large inputs"
-    return [Step(relu_limit.METHOD, "", reason)] if relu_limit.METHOD.applies(problem) else []
+    return (
+        [Step(relu_limit.METHOD, asymptotes.ALONE if alone else "", reason)]
+        if relu_limit.METHOD.applies(problem)
+        else []
+    )
 
 
 def _given_widths(problem):

@@ -153,10 +153,11 @@ class Conversions:
         -----
         Matrices: Gemm, or MatMul and Add; Conv, AveragePool and GlobalAveragePool become dense ones. Activations: Tanh,
         Sigmoid, Relu, LeakyRelu, PRelu (one slope), Softplus, Erf, Sin, Gelu, SiLU (also composed of other operators),
-        Mish, HardSwish, Selu, Elu (alpha = 1), a square; Max and Clip if they are one of these. Sub, Mul, Div, Scaler, BatchNormalization and
-        products of matrices are folded into the adjacent layer. Identity, Cast, Dropout, Flatten, Reshape and the like
-        may not mix rows; outputs of labels are ignored. float32 weights are read as they are. Files keep external data
-        in their own folder, else nothing is read. A ValueError names a node that cannot be read, also if it needs a
+        Mish, HardSwish, Selu, Elu (alpha = 1), a square; Max and Clip if they are one of these. Sub, Mul, Div, Scaler,
+        BatchNormalization and products of matrices are folded into the adjacent layer. Identity, Cast, Dropout,
+        Flatten, Reshape and the like may not mix rows; outputs of labels are ignored. float32 weights are read as they
+        are. Files keep external data in their own folder, else nothing is read. A ValueError names a node that cannot
+        be read, also if it needs a
         dense matrix of more than 2^25 entries (256 MiB).
 
         Examples

@@ -810,7 +810,7 @@ def test_signs_of_units_without_symmetry(activation, strategy, X):
         network, layer_widths=(6, 1), options=IdentifierOptions(strategy=strategy), random_state=0
     ).fit(X)
     assert found.report_.exact and parameter_error(network, found.network_) < 1e-6
-    expected = "Hessians, completion" if strategy == "hessian" or activation == "sin" else "asymptotes"
+    expected = "Hessians, completion" if strategy == "hessian" or activation == "sin" else "ReLU limit"
     assert found.report_.route == expected
 
 

@@ -33,8 +33,7 @@ class ActivationEvidence:
     ----------
     name : str or None
         ``tanh`` (or sigmoid, which is equivalent), ``erf``, ``hard_tanh``, ``step``, ``sin``, ``identity``,
-        ``quadratic``, ``relu`` (or leaky: the slope is not detected), ``softplus``, ``gelu``, ``silu``, ``elu``; None
-        if it is none of these.
+        ``quadratic``, ``relu`` (or leaky: the slope is not detected), one of `GROWING`; None if it is none of these.
     doubt : str
         Why it may be another one; empty if there is no reason.
     growth : str
@@ -73,7 +72,7 @@ def detect_activation(oracle, rng, noise=0.0):
     """`ActivationEvidence` of an oracle without limits of its inputs; `noise` is the outputs' error beyond rounding.
 
     Bounded outputs that settle come from units that settle (tanh, erf, hard tanh, steps), outputs that oscillate from
-    sin, those that grow linearly from units that do (relu, softplus, gelu, silu, elu), polynomials from linear and
+    sin, those that grow linearly from units that do (relu, softplus, gelu, ...), polynomials from linear and
     quadratic units. Within its class an activation is determined by the profile of one unit on a far line, where all
     others are constant or linear. If the outputs have an activation of their own, all this is done before it; if that
     reaches its limits far out, only the shape near the center decides. All hidden layers are taken to have one

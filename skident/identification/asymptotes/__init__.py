@@ -1,1 +1,1 @@
-"""One hidden layer of units that grow linearly, such as softplus or GELU, from their asymptotes far from the center."""
+"""Units that grow linearly, such as softplus or GELU, from the ReLU networks that they tend to far from the center."""

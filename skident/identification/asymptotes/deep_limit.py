@@ -1,4 +1,4 @@
-"""Several hidden layers of units that grow linearly: scales and biases that their ReLU limit does not determine.
+"""Units that grow linearly: scales and biases that their ReLU limit does not determine.
 
 ``f(R x) / R`` tends to a ReLU network without biases. It has the weights of f, but a unit of a ReLU network may have
 any positive scale. Where a line crosses the activation boundary of one unit far out, all others are linear or zero: the
@@ -186,7 +186,11 @@ def _zero_and_scale(oracle, crossings, activation):
         if residual < _GOOD:
             break
     if best[0] > _ACCEPTED:
-        raise NotIdentified("profiles", "units", "a profile far out is not that of one unit.")
+        raise NotIdentified(
+            "profiles",
+            "units",
+            "a profile far out is not that of one unit: parallel units, a linear part, or another activation.",
+        )
     return best[1:]
 
 

@@ -58,8 +58,8 @@ class UnknownWidths:
         if get_activation(hidden).saturating and strategy != "hessian":
             return None
         return (
-            "layer_widths='auto' recovers units that saturate (tanh, sigmoid, erf), and with one hidden layer and "
-            f"exact outputs at large inputs those of softplus, gelu, silu and elu; got activation={hidden!r}, "
+            "layer_widths='auto' recovers units that saturate (tanh, sigmoid, erf), and with outputs at large inputs "
+            f"those that grow linearly (softplus, gelu, silu, elu, ...); got activation={hidden!r}, "
             f"strategy={strategy!r}. Give layer_widths."
         )
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 
 from skident.network import change_outputs, get_activation
-from skident.oracle import BlackBoxError, Oracle
+from skident.oracle import BlackBoxError, NotIdentified, Oracle
 
 from ..asymptotes.deep_limit import network_from_limit
 from ..attempt import polished_attempt
 from ..problem import HeldOut
 from . import relu
-from .asymptotes import LINEAR_FAR_OUT, beyond
+from .asymptotes import ALONE, LINEAR_FAR_OUT, beyond
 
 __all__ = ["METHOD"]
 
@@ -40,7 +40,7 @@ class ReluLimit:
         return None if self.applies(problem) else "the ReLU limit needs units that grow linearly and exact outputs."
 
     def run(self, problem, step, state):
-        """See `Method`."""
+        """See `Method`; None if that fails and another method follows, but for layers of other widths."""
         try:
             inner = _limit_problem(problem)
             limit = relu.METHOD.run(inner, step, state).network
@@ -48,8 +48,11 @@ class ReluLimit:
             with problem.log.stage("scales and biases (profiles far out)", problem.oracle) as entry:
                 network = network_from_limit(problem.oracle, limit, get_activation(problem.activations[0]), problem.rng)
                 entry["residual"] = None
-        except BlackBoxError as error:
-            raise beyond(error, _SCALE) from error
+        except (NotIdentified, BlackBoxError) as error:
+            other_widths = isinstance(error, NotIdentified) and error.reason == "units"
+            if step.variant == ALONE or other_widths:
+                raise beyond(error, _SCALE) from error
+            return None
         return polished_attempt(problem, network, np.inf, "polish", self.name)
 
 
