@@ -24,6 +24,8 @@ EXPLAINED = 1e-7  # error of an output over its deviation that counts as explain
 EXPLAINED_DISTANCE = 1e-7  # of a boundary point from a surface that explains it, relative to 1 + |x|
 EXPLAINED_ERRORS = 300.0  # `EXPLAINED` in errors of the output; they are amplified by the fit
 FARTHEST = 1e5  # standard deviations of the farthest inputs: weights of 1e-3 saturate there
+FAR_REACH = 10.0  # half length of lines over the distance: they miss 6 % of hyperplanes, float32 rounding stays small
+FAR_UNSHARED = 0.4  # share of boundaries that no other line meets, of more layers: small units are met now and then
 FAR_LEFT = -1e3  # pre-activation at which an activation has reached its left limit
 FAR_RADII = (
     10.0,

@@ -217,9 +217,9 @@ class FeedforwardNetwork(Conversions, Summary, NetworkParameters):
           count as equal. Units with equal weights and biases keep their relative order.
 
         Output units are neither permuted nor scaled; sign and phase are resolved if a quadratic or sin output leaves
-        them free. softplus, gelu, elu and the like have permutations only. A linear (identity) hidden layer is determined
-        up to an invertible mixing of its units, of which only the permutation is resolved. Cost O(sum_l m_{l-1} m_l log
-        m_l).
+        them free. softplus, gelu, elu and the like have permutations only. A linear (identity) hidden layer is
+        determined up to an invertible mixing of its units, of which only the permutation is resolved. Cost O(sum_l
+        m_{l-1} m_l log m_l).
 
         Examples
         --------

@@ -25,8 +25,10 @@ __all__ = [
 _SLOPE_TOL = 1e-6  # difference of a recovered slope to the true one: error of an identification
 _SQRT_2 = np.sqrt(2.0)  # GELU is z times the normal distribution function, (1 + erf(z / sqrt 2)) / 2
 _SQRT_2PI = np.sqrt(2.0 * np.pi)  # of the normal density, its derivative
-_GELU_SLOPE, _GELU_CUBIC = np.sqrt(2.0 / np.pi), 0.044715  # of the approximation of GELU by tanh
-_SELU_SLOPE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772  # of SELU: mean 0 and variance 1 are kept
+_GELU_SLOPE = np.sqrt(2.0 / np.pi)  # of the argument of tanh at 0, in the form of GELU by tanh
+_GELU_CUBIC = 0.044715  # third coefficient of that argument over the first one
+_SELU_SLOPE = 1.0507009873554805  # on the right: layers keep mean 0 and variance 1 (Klambauer et al., 2017)
+_SELU_ALPHA = 1.6732632423543772  # minus the left limit over that slope
 _TWO_OVER_SQRT_PI = 2.0 / np.sqrt(np.pi)  # slope of erf at 0
 
 

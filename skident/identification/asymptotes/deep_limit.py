@@ -186,11 +186,8 @@ def _zero_and_scale(oracle, crossings, activation):
         if residual < _GOOD:
             break
     if best[0] > _ACCEPTED:
-        raise NotIdentified(
-            "profiles",
-            "units",
-            "a profile far out is not that of one unit: parallel units, a linear part, or another activation.",
-        )
+        message = "a profile far out is not that of one unit: parallel units, a linear part, or another activation."
+        raise NotIdentified("profiles", "units", message)
     return best[1:]
 
 

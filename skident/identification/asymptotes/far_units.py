@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..constants import FAR_REACH, FAR_UNSHARED
 from ..piecewise.kernel.lines import Table
 from ..piecewise.kernel.output_error import probe_of
 from ..piecewise.shallow.inexact import find_from_inexact_outputs
@@ -14,12 +15,10 @@ from ..piecewise.shallow.line_search import LineSearch
 __all__ = ["FARTHEST_LINE", "FarUnits", "find_far_units"]
 
 _DISTANCE = 1e6  # of the lines, in standard deviations: a unit bends over 1e-6 of it, and float32 leaves 1e-7
-_REACH = 10.0  # half length of the lines over their distance: one unit in 16 is not crossed by a line
-FARTHEST_LINE = 1.1 * _DISTANCE * _REACH  # query, in sqrt(D) standard deviations
+FARTHEST_LINE = 1.1 * _DISTANCE * FAR_REACH  # query, in sqrt(D) standard deviations
 _LEAST_ERROR = 1e-7  # of the outputs over their spread: that of a limit which is no ReLU within 1e-6 of its bends
 _POSITION_ERROR = 0.1  # standard deviations: 1e-7 of the distance
 _AVERAGED = 0.01  # error of a position over that of one output, in units of the jump: of a fit to thousands of outputs
-_UNSHARED = 0.4  # share of boundaries that no other line meets, of more layers: units of small jumps are met by few
 
 
 @dataclass(frozen=True)
@@ -41,9 +40,9 @@ def find_far_units(oracle, max_units, rng, callback=None):
     distant, std = oracle.zoomed_out(_DISTANCE), oracle.accuracy.std
     std = np.maximum(std if oracle.accuracy.grows else std / _DISTANCE, _LEAST_ERROR)
     distant.accuracy = replace(distant.accuracy, std=std)
-    probe = probe_of(distant, rng, far=_REACH)
-    search = LineSearch(probe, _REACH * probe.length_scale, max_units, rng)
-    limit, _ = find_from_inexact_outputs(search, None, callback, _UNSHARED)
+    probe = probe_of(distant, rng, far=FAR_REACH)
+    search = LineSearch(probe, FAR_REACH * probe.length_scale, max_units, rng)
+    limit, _ = find_from_inexact_outputs(search, None, callback, FAR_UNSHARED)
     norms = np.linalg.norm(limit.weights[0], axis=0)
     jumps = limit.weights[1] * norms[:, None]
     errors = np.hypot(_POSITION_ERROR, _DISTANCE * _AVERAGED * np.max(std) / np.linalg.norm(jumps, axis=1))

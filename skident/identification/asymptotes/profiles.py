@@ -14,7 +14,7 @@ __all__ = ["DISTANCE", "Crossing", "limits_of", "zero_and_slope"]
 DISTANCE = 1e5  # of the crossings, in sqrt(D) standard deviations: the other units are linear or zero there
 _CLEAR = 0.4  # of the distance to the next boundary that a profile covers
 _STRAIGHT = np.array([-1.0, -0.5, 0.5, 1.0])  # positions that give the two lines beside a corner, over its half length
-_SAMPLES = 40  # on either side of the corner, to find the unit's norm: four per decade
+_PLACES = 40  # on either side of the corner, to find the unit's norm: four per decade
 _CLOSEST = 1e-10  # of these positions, over the half length
 _NODES = 48  # of the fit
 _WITHIN = 12.0  # |z| where these lie: beyond, softplus is within 1e-5 of its asymptotes
@@ -61,7 +61,7 @@ def zero_and_slope(oracle, crossing, activation):
         # The lines meet where z + low is the unit's argument.
         return activation(z + low) / rate - low - np.maximum(z, 0.0)
 
-    near = (0.5 * half - abs(corner)) * np.geomspace(_CLOSEST, 1.0, _SAMPLES)
+    near = (0.5 * half - abs(corner)) * np.geomspace(_CLOSEST, 1.0, _PLACES)
     differences, forms = difference(np.concatenate([-near[::-1], near])), shape(np.linspace(-_WITHIN, _WITHIN, _GRID))
     largest = differences[np.argmax(np.abs(differences))]
     rough = forms[np.argmax(np.abs(forms))] / largest

@@ -25,7 +25,7 @@ _ACTIVATIONS = (
     "Mish",
     "HardSwish",
 )  # the name of the activation with a capital
-_SELU = {"alpha": 1.6732632423543772, "gamma": 1.0507009873554805}  # of the operator, in single precision
+_SELU = {"alpha": 1.6732632423543772, "gamma": 1.0507009873554805}  # attributes of the operator, to float32
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE)
 _MAX_AXES = 64  # of an array of NumPy
 

@@ -63,7 +63,7 @@ def test_the_activation_that_fits(activation):
 
 
 def test_linear_outputs_have_no_units():
-    with pytest.raises(NotIdentified, match="."):
+    with pytest.raises(NotIdentified, match="no hyperplane is crossed"):
         find_far_units(oracle_in_single_precision(lambda X: X[:, :1], 4), 100, np.random.RandomState(0))
 
 

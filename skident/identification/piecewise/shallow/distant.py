@@ -14,7 +14,18 @@ from skident.fitting.robust_polish import residual_scale, robust_polish
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
 
-from ...constants import CHECKED, CUT, DOUBLE_COSINE, DOUBLE_FREEDOM, FARTHEST, MAX_DOUBLES, QUANTILE, TRIES
+from ...constants import (
+    CHECKED,
+    CUT,
+    DOUBLE_COSINE,
+    DOUBLE_FREEDOM,
+    FAR_REACH,
+    FAR_UNSHARED,
+    FARTHEST,
+    MAX_DOUBLES,
+    QUANTILE,
+    TRIES,
+)
 from ..kernel.output_error import probe_of
 from .inexact import find_from_inexact_outputs, is_coarse
 from .line_search import LineSearch
@@ -23,8 +34,6 @@ from .unsigned import output_std, query_rows
 __all__ = ["find_from_distant_outputs", "serves_distant_outputs"]
 
 _ERROR = 3e-6  # relative error of the outputs that is sought: some ten roundings of float32 sums of inputs
-_REACH = 10.0  # half length of lines over the distance: they miss 6 % of the hyperplanes, float32 rounding stays small
-_UNSHARED = 0.4  # share of boundaries that no other line meets, of more layers: small units are met now and then
 _ROWS = 32.0  # queries near the center per parameter: they determine the biases
 _DOUBLE_GAIN = 300.0  # `DOUBLE_FREEDOM` beside that: far out, errors are not independent
 _WEAK = 0.2  # strength over that of the other one
@@ -45,11 +54,11 @@ def find_from_distant_outputs(oracle, rng, *, n_units=None, max_units=1000, call
     """
     factor = min(oracle.accuracy.relative_error / _ERROR, FARTHEST)
     distant = oracle.zoomed_out(factor)
-    probe = probe_of(distant, rng, far=_REACH)
+    probe = probe_of(distant, rng, far=FAR_REACH)
     for n_left in reversed(range(TRIES)):
-        search = LineSearch(probe, _REACH * probe.length_scale, max_units, rng)
+        search = LineSearch(probe, FAR_REACH * probe.length_scale, max_units, rng)
         try:
-            network, far = find_from_inexact_outputs(search, n_units, callback, _UNSHARED)
+            network, far = find_from_inexact_outputs(search, n_units, callback, FAR_UNSHARED)
             network = FeedforwardNetwork(network.weights, [b * factor for b in network.biases], "relu")
             far = FitSample(factor * far.inputs, factor * far.outputs, factor * far.std)
             return _with_outputs_near_center(oracle, network, far, rng)
