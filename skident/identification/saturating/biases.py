@@ -92,7 +92,8 @@ def _gauss_newton(G, Z, activation, biases, k):
             break
         V, residual = _null_space(spectrum, k)
         done = residual > _NOT_BETTER * best.residual
-        if residual < best.residual:
+        # A unit that hardly contributes is corrected by a step that leaves the residual at rounding.
+        if residual < best.residual / _NOT_BETTER:
             best = BiasesFromGradients(biases, scales, k, residual)
         bias_step, scale_step = _ratios(V[1], V[0]), _ratios(V[2], V[0])
         if done or not (np.isfinite(bias_step).all() and np.isfinite(scale_step).all()):
