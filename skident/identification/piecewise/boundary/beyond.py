@@ -9,7 +9,7 @@ from .facets import fine_facet, interior_facet
 from .points import bisect, bracket, sizes
 from .surfaces import crossing
 
-__all__ = ["MANY_INPUTS", "confirmed_beyond", "facet_from_plane", "points_on"]
+__all__ = ["MANY_INPUTS", "facet_from_plane", "points_beyond"]
 
 MANY_INPUTS = 25  # from which the plane before the bend replaces a coarse normal beyond it (queries)
 _BEYOND = (0.05, 0.0125, 3e-3, 7e-4)  # distances beyond a bend up to which the boundary must be flat along the path
@@ -27,13 +27,8 @@ _SHARES = (0.6, 0.2, 0.07, 0.02)  # of paths, at which points beyond a new unit 
 _AHEAD = 0.1  # of the way to such a point, by which the boundary must follow the path beyond it
 _AHEAD_INTERVALS = 300.0  # intervals, at least, of that way: behind weaker bends a point is an outlier of the fit
 _INTERVAL = 1e-7  # of these bisections, relative to 1 + |x|
-_MORE_BEYOND = 1  # such points beyond the unknowns; those of the facet determine them as well
-_RATIO_BEYOND = 1.3  # such points per unknown of units with many inputs, which are fitted to these points alone
-_VERY_MANY_INPUTS = 150  # from which networks of usual widths are too large for other fits
-_TRIES_BEYOND = 6  # paths per point (budget)
-_N_PREDICTED = 12  # paths beyond a new unit of a small network (budget)
-_MIN_BEYOND = 5  # boundary points far beyond a new unit, without which its hyperplane is wrong (statistics)
-_MIN_PREDICTED = 3  # of them that the boundary must follow: behind a wrong unit it follows one at most (statistics)
+_FAR = 5  # such points: they tie the coefficients of the units between, whose errors grow otherwise (statistics)
+_TRIES_BEYOND = 12  # paths for them (budget)
 
 
 def facet_from_plane(labels, n, pair, x, d, rng):
@@ -91,63 +86,26 @@ def _slope(labels, x, d, n, rho, pair):
     return slope if bracket(labels, middle, n, _FLAT_TOL * rho, pair)[0] else None
 
 
-def confirmed_beyond(labels, surface, k, facet, large, rng):
-    """Boundary points (n, D) far beyond the new unit k of a large network, which is fitted to them.
-
-    None if the boundary does not follow the unit there; small networks are fitted as a whole, and n is 0.
-    """
-    if not large:
-        few = len(facet.point) < MANY_INPUTS
-        return np.zeros((0, len(facet.point))) if few or _is_predicted(labels, surface, k, facet.point, rng) else None
-    X = _points_beyond(labels, surface, k, facet.point, rng)
-    if len(X) < _MIN_BEYOND:
-        return None
-    surface.relearn(k, np.vstack([X, facet.support]))
-    return X
-
-
-def _points_beyond(labels, surface, k, start, rng):
+def points_beyond(labels, surface, k, start, rng):
     """Boundary points (n, D) beyond unit k, farther apart than those of the facet at `start` that it was learned from.
 
     Errors of a unit's hyperplane are inverse to these distances, and units behind it inherit them.
     """
-    Y, N, size = (np.zeros((0, len(start))), np.zeros((0, len(start))), np.zeros(0))
-    side = surface.signs(start)[k]
-    wanted = len(start) + 1 + _MORE_BEYOND if len(start) < _VERY_MANY_INPUTS else int(_RATIO_BEYOND * len(start))
-    for _ in range(_TRIES_BEYOND):
-        if len(Y) >= wanted:
-            break
-        targets = labels.draw(wanted - len(Y), rng, TARGETS)
-        found = _bracketed(labels, surface, k, side, start, targets)
-        if not len(found[0]):
-            break
-        Y, N, size = (np.concatenate(both) for both in zip((Y, N, size), found, strict=True))
+    targets = labels.draw(_TRIES_BEYOND, rng, TARGETS)
+    Y, N, size = _bracketed(labels, surface, k, surface.signs(start)[k], start, targets)
+    Y, N, size = Y[:_FAR], N[:_FAR], size[:_FAR]
     t, _, above = bisect(labels, Y, N, -size, size, surface.pair[1])
     return (Y + t[:, None] * N)[above == surface.pair[0]]
-
-
-def points_on(labels, surface, n, rng):
-    """Up to n boundary points (k, D) on paths across the units of a surface: they overdetermine its units."""
-    start, targets = surface.points[rng.randint(len(surface.points))], labels.draw(n, rng, TARGETS)
-    Y, N, size = _bracketed(labels, surface, None, 0.0, start, targets)
-    t, _, above = bisect(labels, Y, N, -size, size, surface.pair[1])
-    return (Y + t[:, None] * N)[above == surface.pair[0]]
-
-
-def _is_predicted(labels, surface, k, start, rng):
-    """Whether the boundary follows the surface beyond unit k, at some points far from the facet at `start`."""
-    targets = labels.draw(_N_PREDICTED, rng, TARGETS)
-    return len(_bracketed(labels, surface, k, surface.signs(start)[k], start, targets)[0]) >= _MIN_PREDICTED
 
 
 def _bracketed(labels, surface, k, side, start, targets):
-    """Points (n, D) on paths to the targets beyond unit k or any, normals there, and half widths of intervals around.
+    """Points (n, D) on paths to the targets beyond unit k, normals there, and half widths of intervals around them.
 
     Right behind an unknown bend the boundary is still within the interval; a little farther it is not.
     """
     paths = [surface.path(start, target).before_walls(labels.room) for target in targets]
     paths = [path for path in paths if len(path.lengths)]
-    w = np.zeros(len(start) + 1) if k is None else surface.units.hyperplanes[k]
+    w = surface.units.hyperplanes[k]
     kept = [(np.zeros((0, len(start))), np.zeros((0, len(start))), np.zeros(0))]
     for share in _SHARES:
         good = np.arange(len(paths))

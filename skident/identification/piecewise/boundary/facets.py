@@ -43,6 +43,11 @@ class Facet:
         """Unit normal (D,)."""
         return self.plane[:-1]
 
+    def within(self, Q):
+        """The facet in coordinates of orthonormal rows Q (r, D) that span its normal."""
+        plane = np.append(Q @ self.normal, self.plane[-1])
+        return Facet(Q @ self.point, plane, self.pair, self.support @ Q.T)
+
 
 def _tangents(n, k, r, rng):
     """Random vectors (k, D) of length r orthogonal to n."""

@@ -15,7 +15,7 @@ from skident.linalg import lapack
 
 from ...constants import APART, ON_UNIT
 from .growth import just_beyond
-from .joint import Logits
+from .logits import Logits
 
 __all__ = ["units_at_corner", "units_of_three", "without_linear_part"]
 

@@ -1,0 +1,59 @@
+"""The span of the first layer's weights: normals of the boundary lie in it, and labels depend on nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skident.budget.constants import ROOT_RANK_TOL
+from skident.linalg import svd
+
+from .aiming import moves
+from .coordinates import Projected
+from .points import random_crossings, sizes
+
+__all__ = ["within_span"]
+
+_N_TESTED = 100  # boundary points at which labels must not move orthogonally to the span (statistics)
+_N_TESTED_FIRST = 24  # of them per round while some do (budget)
+_MAX_MEASURED = 8  # of those that do (budget)
+_MAX_SPANS = 40  # rounds of that test (budget)
+
+
+def within_span(search):
+    """Labels in coordinates of the span of all normals of the boundary; the search keeps facets that are measured.
+
+    Along directions orthogonal to the span no label may change. If one does, a facet is measured there.
+    """
+    labels, n = search.labels, _N_TESTED_FIRST
+    for _ in range(_MAX_SPANS):
+        Q = _span(search)
+        if len(Q) == labels.n_features:
+            break
+        points = random_crossings(labels, n, search.rng)
+        search.remember(*points[:2])
+        moved = _moved(search, points)
+        if not len(moved) and n == _N_TESTED:
+            break
+        n = n if len(moved) else _N_TESTED
+        for i in moved[:_MAX_MEASURED]:
+            x, pair, u = (column[i : i + 1] for column in points)
+            if len(_moved(search, (x, pair, u))):  # else a facet measured since is enough
+                search.facet(x[0], tuple(map(int, pair[0])), u[0])
+    return Projected(labels, _span(search))
+
+
+def _moved(search, points):
+    """Indices of boundary points (X, pairs, U) whose labels change along a direction orthogonal to all normals."""
+    Q, (X, _, U) = _span(search), points
+    V = search.rng.standard_normal(X.shape)
+    return np.flatnonzero(moves(search.labels, X, U, V - V @ Q.T @ Q) > 0)
+
+
+def _span(search):
+    """Orthonormal rows (r, D); errors of normals are inverse to the radius of a facet's points."""
+    if not search.facets:
+        return np.zeros((0, search.labels.n_features))
+    normals = np.array([f.normal * np.linalg.norm(f.support[0] - f.point) for f in search.facets])
+    normals /= sizes(np.array([f.point for f in search.facets]))[:, None]
+    _, s, V = svd(normals, full_matrices=False)
+    return V[s > ROOT_RANK_TOL * s[0]]
