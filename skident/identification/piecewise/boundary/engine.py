@@ -16,7 +16,7 @@ from skident.oracle import NotIdentified
 from ...constants import EXPLAINED_DISTANCE, LINES_PER_PARAMETER, MORE_POINTS
 from .checks import bisected_near, wrong_boundary_points
 from .first_layer import first_layer
-from .logits import MAX_UNKNOWNS, Logits, Precision, null_space, refined, separating
+from .logits import MAX_UNKNOWNS, NULL_TOL, Logits, Precision, null_space, refined, separating
 from .points import random_crossings
 from .search import Search
 from .span import within_span
@@ -145,17 +145,23 @@ def _lines(labels, n):
 
 def _hypothesis(search):
     """Logits that explain the surfaces so far, to be validated; None if there are none."""
-    labels = search.labels
+    labels, H, logits = search.labels, search.units.hyperplanes.copy(), None
     if len(labels.classes) == 2:
-        for surface in search.surfaces:
-            if not np.any(np.isnan(surface.coef)):
-                column = np.append(surface.coef, surface.plane) * (1 if surface.pair[0] == 1 else -1)
-                return Logits(search.units.hyperplanes.copy(), np.column_stack([np.zeros(len(column)), column]))
+        for surface in (s for s in search.surfaces if not np.any(np.isnan(s.coef))):
+            column = np.append(surface.coef, surface.plane) * (1 if surface.pair[0] == 1 else -1)
+            logits = Logits(H, np.column_stack([np.zeros(len(column)), column]))
+    if logits is not None:
+        return refined(logits, np.array(search.points), np.array(search.pairs))[0]
     search.fill()
-    X, pairs, H = np.array(search.points), np.array(search.pairs), search.units.hyperplanes.copy()
+    X, pairs = np.array(search.points), np.array(search.pairs)
     K = max(int(pairs.max()) + 1, len(labels.classes))
-    coef = _separating(labels, H, null_space(H, X, pairs, K, _ROUGH_TOL), search.rng)
-    return None if coef is None else Logits(H, coef)
+    for tol in (_ROUGH_TOL, NULL_TOL):
+        coef = _separating(labels, H, null_space(H, X, pairs, K, tol), search.rng)
+        if coef is None:
+            return None
+        logits, _ = refined(Logits(H, coef), X, pairs)
+        H = logits.hyperplanes
+    return logits
 
 
 def _separating(labels, H, N, rng, hidden=lambda U: U):

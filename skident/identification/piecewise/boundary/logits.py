@@ -14,11 +14,21 @@ from skident.linalg import lapack, svd
 from ...constants import BISECTION_ERROR
 from .points import sizes
 
-__all__ = ["MAX_UNKNOWNS", "Logits", "Precision", "features", "null_space", "refined", "separating", "with_one"]
+__all__ = [
+    "MAX_UNKNOWNS",
+    "NULL_TOL",
+    "Logits",
+    "Precision",
+    "features",
+    "null_space",
+    "refined",
+    "separating",
+    "with_one",
+]
 
 MAX_UNKNOWNS = 6000  # of the joint least squares (memory and time)
 _NEAR_BEND = 1e-6  # distance from a hyperplane within which the side of a point is uncertain
-_NULL_TOL = 2e-9  # singular value per root of the points that is a null vector of accurate hyperplanes
+NULL_TOL = 2e-9  # singular value per root of the points that is a null vector of accurate hyperplanes
 _SINGULAR = 1e-14  # diagonal entry of a triangular factor, over the largest one, that is zero (rounding)
 _BLOCK = 64  # columns of a block of a factorization that rows are added to (processor time)
 _MOST = 0.9  # of new boundary points, whose standard errors are bounded (statistics)
@@ -209,7 +219,7 @@ def _with_rows(R, J):
     return lapack.qr(np.vstack([R, J]), mode="r")
 
 
-def null_space(H, X, pairs, n_classes, tol=_NULL_TOL):
+def null_space(H, X, pairs, n_classes, tol=NULL_TOL):
     """Coefficients (k, F, K) that vanish on boundary points X, or on their activations."""
     F = features(H, X) / sizes(X)[:, None]
     rows = np.arange(len(X))
