@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from ...constants import MIN_BEND, TARGETS
-from .facets import fine_facet, interior_facet
+from .facets import fine_facet
 from .points import bisect, bracket, sizes
 from .surfaces import crossing
 
-__all__ = ["MANY_INPUTS", "facet_from_plane", "points_beyond"]
+__all__ = ["facet_beyond", "points_beyond"]
 
-MANY_INPUTS = 25  # from which the plane before the bend replaces a coarse normal beyond it (queries)
 _BEYOND = (0.05, 0.0125, 3e-3, 7e-4)  # distances beyond a bend up to which the boundary must be flat along the path
 _ALONG_ERROR = 1e-6  # of the boundary point at that distance, over the distance
 _FLAT_TOL = 2e-4  # deviation of the boundary half the way from a straight line, over that distance
@@ -21,6 +20,7 @@ _CENTER = 0.6  # of that distance, at which the facet's center lies
 _RADII = ((0.06, 0.3), (0.012, 0.3), (0.012, 1.0))  # of its points, over that distance, and brackets over the radius
 _ERROR = 3e-5  # of its points, over the radius
 _INWARD = (0.25, 0.12, 0.06, 0.03, 0.015, 7e-3)  # distances from the bend at which normals are measured
+_INWARD_RATIO = 0.8  # radius there, over the distance: the bend must stay outside
 _SLACK = 3e-4  # of predicted points of the interior, over their distance from the bend
 _FALLBACK = 2e-3  # `_SLACK` over the radius around its own point
 _SHARES = (0.6, 0.2, 0.07, 0.02)  # of paths, at which points beyond a new unit are bisected, farthest first
@@ -31,12 +31,14 @@ _FAR = 5  # such points: they tie the coefficients of the units between, whose e
 _TRIES_BEYOND = 12  # paths for them (budget)
 
 
-def facet_from_plane(labels, n, pair, x, d, rng):
-    """The facet beyond the bend at x (D,) of a facet with unit normal n, in direction d; None if there is none.
+def facet_beyond(labels, plane, pair, x, d, rng):
+    """The facet beyond the bend at x (D,) of a facet with `plane`, in direction d; None if there is none.
 
     The plane before the bend and one point beyond replace a coarse normal. A rough normal from a small radius gives
-    the direction away from the bend, in which the normal is measured at the largest radius.
+    the direction away from the bend, in which the normal is measured at the largest radius: its errors are inverse to
+    it, and units behind this one inherit them.
     """
+    n = plane[:-1] / np.linalg.norm(plane[:-1])
     for rho in _BEYOND:
         slope = _slope(labels, x, d, n, rho, pair)
         if slope is None:
@@ -47,15 +49,25 @@ def facet_from_plane(labels, n, pair, x, d, rng):
         for share, slack in _RADII:
             r = share * rho
             rough = fine_facet(labels, q, u, r, pair, rng, slack, _ERROR * r)
-            if rough is None:
-                continue
-            away = _away(rough.normal, n, d)
-            ridge = q - _to_ridge(rough, n, x, away) * away
-            facet = interior_facet(labels, ridge, rough.normal, r, pair, away, rng, (_SLACK, _INWARD))
-            facet = facet or fine_facet(labels, q, rough.normal, r, pair, rng, _FALLBACK)
-            if facet is None or _meets(facet, x, d):
-                return facet
-            break
+            if rough is not None:
+                facet = _interior_facet(labels, rough, n, x, d, rng) or fine_facet(
+                    labels, q, rough.normal, r, pair, rng, _FALLBACK
+                )
+                if facet is None or _meets(facet, x, d):
+                    return facet
+                break
+    return None
+
+
+def _interior_facet(labels, rough, n, x, d, rng):
+    """A rough facet beyond the bend at x of one with normal n, measured at the largest possible radius, or None."""
+    away = n - (n @ rough.normal) * rough.normal
+    away *= np.sign(away @ d) / np.linalg.norm(away)
+    ridge = rough.point - n @ (rough.point - x) / (n @ away) * away
+    for s in _INWARD:
+        found = fine_facet(labels, ridge + s * away, rough.normal, _INWARD_RATIO * s, rough.pair, rng, _SLACK)
+        if found is not None:
+            return found
     return None
 
 
@@ -63,17 +75,6 @@ def _meets(facet, x, d):
     """Whether a facet continues the boundary from the bend at x in direction d: a second bend may lie between both."""
     off, slope, size = abs(facet.plane @ np.append(x, 1.0)), abs(facet.normal @ d), 1.0 + np.linalg.norm(x)
     return off <= _BEND_ERROR * slope + _LATE * size
-
-
-def _away(normal, n, d):
-    """Unit vector within a facet, orthogonal to its ridge with the plane of unit normal n, on the side of d."""
-    e = n - (n @ normal) * normal
-    return e / np.linalg.norm(e) * np.sign(e @ d)
-
-
-def _to_ridge(facet, n, x, away):
-    """Distance of the facet's point from the ridge with the plane n through x, along `away`."""
-    return n @ (facet.point - x) / (n @ away)
 
 
 def _slope(labels, x, d, n, rho, pair):

@@ -9,9 +9,10 @@ from skident.oracle import NotIdentified
 
 from ...constants import NEAR_HYPERPLANE, TARGETS
 from .aiming import aimed_pencils
+from .beyond import facet_beyond
 from .coordinates import Peeled
 from .facets import find_facet
-from .growth import facet_beyond, pencil_at
+from .growth import pencil_at
 from .points import random_crossings
 from .span import within_span
 from .straight import bends_along

@@ -7,10 +7,10 @@ import numpy as np
 from skident.oracle import NotIdentified
 
 from ...constants import EXPLAINED_DISTANCE, NEAR_HYPERPLANE, TARGETS
-from .beyond import points_beyond
+from .beyond import facet_beyond, points_beyond
 from .facets import axes_of, find_facet
 from .first_units import find_first_units
-from .growth import facet_beyond, pencil_at, scale_of, waiting_unit
+from .growth import pencil_at, scale_of
 from .points import random_crossings
 from .straight import bends_along
 from .surfaces import Surface, departure
@@ -169,11 +169,6 @@ class Search:
 
     def _grow(self, surface, plane, x, d):
         """The unit at a bend x of a path in direction d on `plane`."""
-        item, mu, points = waiting_unit(self.labels, surface, plane, x, d, self._waiting, self.rng)
-        self.remember(points, [surface.pair] * len(points))
-        if item is not None and self._learn_scaled(*item, mu):
-            self._learn_waiting()
-            return "unit"
         facet = facet_beyond(self.labels, plane, surface.pair, x, d, self.rng)
         if facet is None:
             self._failed.append(x)
