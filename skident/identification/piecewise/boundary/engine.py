@@ -107,6 +107,8 @@ def _recovered(search):
             search.remember([x for x, _, _ in starts], [pair for _, pair, _ in starts])
         else:
             shares.append(1.0)
+            for surface in [s for s in search.surfaces if np.any(np.isnan(s.coef))]:
+                search.explore(surface)
         starts = starts or search.unexplained(_crossings(search, _MAX_VISITED))
         if len(labels.classes) > known:  # a class met late: earlier rounds knew less
             shares, known = [], len(labels.classes)
@@ -145,13 +147,13 @@ def _lines(labels, n):
 
 def _hypothesis(search):
     """Logits that explain the surfaces so far, to be validated; None if there are none."""
-    labels, H, logits = search.labels, search.units.hyperplanes.copy(), None
-    if len(labels.classes) == 2:
-        for surface in (s for s in search.surfaces if not np.any(np.isnan(s.coef))):
-            column = np.append(surface.coef, surface.plane) * (1 if surface.pair[0] == 1 else -1)
-            logits = Logits(H, np.column_stack([np.zeros(len(column)), column]))
-    if logits is not None:
-        return refined(logits, np.array(search.points), np.array(search.pairs))[0]
+    labels, H = search.labels, search.units.hyperplanes.copy()
+    X, pairs = np.array(search.points), np.array(search.pairs)
+    known = [s for s in search.surfaces if not np.any(np.isnan(s.coef))] if len(labels.classes) == 2 else []
+    if known:
+        surface = max(known, key=lambda s: sum(map(s.explains, X)))
+        column = np.append(surface.coef, surface.plane)
+        return refined(Logits(H, np.column_stack([np.zeros(len(column)), column])), X, pairs)[0]
     search.fill()
     X, pairs = np.array(search.points), np.array(search.pairs)
     K = max(int(pairs.max()) + 1, len(labels.classes))

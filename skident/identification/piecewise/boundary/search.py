@@ -68,7 +68,6 @@ class Search:
 
         With `measure`, no paths are tried, unless x lies on the plane of a facet from which a surface started.
         """
-        pair = tuple(map(int, pair))
         own = [s for s in self.surfaces if set(s.pair) == set(pair)]
         if measure:
             on = [abs(s.base.plane @ np.append(x, 1.0)) < EXPLAINED_DISTANCE * (1.0 + np.linalg.norm(x)) for s in own]
@@ -94,7 +93,9 @@ class Search:
 
     def facet(self, x, pair, u):
         """The facet at x, or None; NotIdentified if the boundary is curved or axis-parallel everywhere."""
-        facet = find_facet(self.labels, x, u, pair, self.rng)
+        if pair[0] < pair[1]:  # surfaces of one pair have one orientation
+            pair, u = pair[::-1], -u
+        facet = find_facet(self.labels, x, u, tuple(map(int, pair)), self.rng)
         if facet is not None:
             self.keep(facet)
             if len(self.facets) == 1 and len(axes_of([facet.normal])):
@@ -193,26 +194,24 @@ class Search:
         plane = surface.plane_at(surface.signs(before))
         mu, points = scale_of(self.labels, surface, plane, facet)
         self.remember(points, [surface.pair] * len(points))
-        return mu is not None and self._learn_scaled(surface, before, facet, mu)
+        return mu is not None and self._learn_jump(surface, facet.point, mu * facet.plane - plane)
 
-    def _learn_scaled(self, surface, before, facet, mu):
-        """Whether the facet beyond the bend after `before` with scale `mu` gives a new unit."""
-        plane = surface.plane_at(surface.signs(before))
-        jump = mu * facet.plane - plane
+    def _learn_jump(self, surface, point, jump):
+        """Whether the plane (D + 1,) that is added at `point` beyond the surface belongs to a new unit."""
         size = np.linalg.norm(jump[:-1])
-        if self.units.knows(jump / size):
+        if size == 0.0 or self.units.knows(jump / size):
             return False
         states = self.units.state(), surface.state()
         k = self.units.append(jump / size)
-        sign = np.sign(self.units.hyperplanes[k] @ np.append(facet.point, 1.0))
+        sign = np.sign(self.units.hyperplanes[k] @ np.append(point, 1.0))
         surface.learn(k, sign * size / 2, -sign)
-        X = points_beyond(self.labels, surface, k, facet.point, self.rng)
+        X = points_beyond(self.labels, surface, k, point, self.rng)
         if len(X) < _MIN_BEYOND:
             self.units.reset(states[0])
             surface.reset(states[1])
             return False
         self.remember(X, [surface.pair] * len(X))
-        surface.points.append(facet.point)
+        surface.points.append(point)
         self.said()
         if len(self.units.hyperplanes) > _GROWTH * self._refined:
             own = [set(p) == set(surface.pair) for p in self.pairs]
@@ -246,8 +245,11 @@ class Search:
         self.say(f"{len(self.units.hyperplanes)} units, {self.labels.n_queries} queries")
 
     def _link(self, surface):
-        """Give `surface` the scale of another one of its pair that shares a coefficient, and exchange the others."""
-        own = surface.coef
+        """Give `surface` the scale of others of its pair that share a coefficient, and exchange the others.
+
+        Their planes then differ by the unknown units between both: often by one.
+        """
+        own, x = surface.coef, surface.points[0]
         for other in (s for s in self.surfaces if s is not surface and s.pair == surface.pair):
             both = np.flatnonzero(np.abs(own) > 0)
             both = both[np.abs(other.coef[both]) > _MIN_SHARE * np.nanmax(np.abs(other.coef), initial=1e-300)]
@@ -260,6 +262,8 @@ class Search:
             for to, source in ((surface, other), (other, surface)):
                 for j in np.flatnonzero(np.isnan(to.coef) & ~np.isnan(source.coef)):
                     to.learn(j, source.coef[j], to.signs(to.points[0])[j])
+            if not other.explains(x) and self._learn_jump(other, x, surface.plane - other.plane):
+                surface.learn(-1, other.coef[-1], surface.signs(x)[-1])
             return
 
     def refuse_scattered(self, n):
@@ -287,9 +291,7 @@ class Search:
 
     def unexplained(self, starts):
         """These boundary points (x, pair, u), those that no surface explains first."""
-        return sorted(
-            starts, key=lambda s: any(set(f.pair) == set(map(int, s[1])) and f.explains(s[0]) for f in self.surfaces)
-        )
+        return sorted(starts, key=lambda s: any(set(f.pair) == set(s[1]) and f.explains(s[0]) for f in self.surfaces))
 
     def fill(self):
         """Boundary points on random segments until all coefficients are overdetermined."""

@@ -38,7 +38,7 @@ def within_span(search):
         for i in moved[:_MAX_MEASURED]:
             x, pair, u = (column[i : i + 1] for column in points)
             if len(_moved(search, (x, pair, u))):  # else a facet measured since is enough
-                search.facet(x[0], tuple(map(int, pair[0])), u[0])
+                search.facet(x[0], pair[0], u[0])
     return Projected(labels, _span(search))
 
 
