@@ -17,6 +17,7 @@ from ...constants import EXPLAINED_DISTANCE, LINES_PER_PARAMETER, MORE_POINTS
 from .checks import bisected_near, wrong_boundary_points
 from .first_layer import first_layer
 from .logits import MAX_UNKNOWNS, NULL_TOL, Logits, Precision, null_space, refined, separating
+from .missing_unit import with_missing_unit
 from .points import random_crossings
 from .search import Search
 from .span import within_span
@@ -95,7 +96,7 @@ def _recovered(search):
         if logits is not None:
             checked, wrong, crossings, _ = wrong_boundary_points(labels, logits, _lines(labels, _N_LINES), search.rng)
             if checked and not wrong:
-                found, crossings = _validated(search, logits)
+                found, crossings = _completed(search, labels.composed(_without_twins(logits)))
                 best = found if best is None or found.wrong <= best.wrong else best
                 if not found.wrong:
                     return found
@@ -173,10 +174,21 @@ def _separating(labels, H, N, rng, hidden=lambda U: U):
     return separating(H, N, hidden(U[seen >= 0]), seen[seen >= 0])
 
 
+def _completed(search, logits):
+    """Validated logits of inputs, with missing units of the second of two layers."""
+    found, crossings = _validated(search, logits)
+    while found.wrong and logits.first is not None and logits.coef.shape[1] == 2:
+        logits = with_missing_unit(found.logits, crossings[0])
+        more = None if logits is None else _validated(search, logits)
+        if more is None or more[0].wrong >= found.wrong:
+            break
+        found, crossings = more
+    return found, crossings
+
+
 def _validated(search, logits):
     """The logits of inputs fitted to all boundary points with their validation, and points that contradict them."""
     labels, rng = search.labels.root, search.rng
-    logits = search.labels.composed(_without_twins(logits)).normalized()
     X, pairs = _overdetermined(labels, logits, search, rng)
     K = max(logits.coef.shape[1], int(pairs.max()) + 1)
     logits, residual = refined(logits, X, pairs)
