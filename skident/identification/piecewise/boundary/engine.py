@@ -25,7 +25,7 @@ from .two_units import without_linear_part
 
 __all__ = ["Found", "identify_logits"]
 
-_MANY_INPUTS = 50  # from which the search takes place within the span of the weights (queries)
+_MANY_INPUTS = 100  # from which the search takes place within the span of the weights (queries)
 _MAX_ROUNDS = 40  # hypotheses that are validated (budget)
 _MAX_STALE = 5  # rounds without fewer wrong boundary points, after which no more follow (budget)
 _MAX_FLAT = 6  # rounds with flat facets and without a unit, after which no network explains the boundary
