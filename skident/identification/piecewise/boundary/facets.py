@@ -8,10 +8,10 @@ import numpy as np
 
 from .points import bisect, bracket, orthonormal_complement
 
-__all__ = ["Facet", "axes_of", "find_facet", "fine_facet"]
+__all__ = ["RADII", "Facet", "axes_of", "find_facet", "fine_facet"]
 
 _COARSE_RADII = (1e-3, 1e-5)  # of the points that give the coarse normal
-_RADII = (0.5, 0.2, 0.08, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4)  # of the points that give the normal, largest first
+RADII = (0.5, 0.2, 0.08, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4)  # of the points that give the normal, largest first
 _MAX_RATIO = 1000.0  # of both radii: linear regions that need a small coarse radius are small
 _COARSE_ERROR = 2e-3  # of bisections for the coarse normal, over the radius
 _SLACK = 0.02  # of predicted points, over the radius, for the coarse normal
@@ -93,7 +93,7 @@ def find_facet(labels, x, u, pair, rng, largest=np.inf):
     for r0 in (r for r in _COARSE_RADII if r <= largest):
         if (n := _coarse_normal(labels, x, u, r0, pair, rng)) is None:
             continue
-        for r in (r for r in _RADII if r <= min(_MAX_RATIO * r0, largest)):
+        for r in (r for r in RADII if r <= min(_MAX_RATIO * r0, largest)):
             if (facet := fine_facet(labels, x, n, r, pair, rng)) is not None:
                 return facet
     return None

@@ -157,7 +157,7 @@ def refined(logits, X, pairs, damping=_DAMPING):
     """
     logits, best = logits.normalized(), (np.inf, logits)
     if logits.n_parameters > MAX_UNKNOWNS:
-        return logits, np.inf
+        return logits, logits.distances(X, pairs).max()
     for step in range(_STEPS + 1):
         check_deadline()
         r, J, keep = _linearized(logits, X, pairs)

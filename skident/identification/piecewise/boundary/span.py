@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy.linalg
 
 from skident.budget.constants import ROOT_RANK_TOL
-from skident.linalg import svd
+from skident.linalg import lapack, svd
 
 from .aiming import moves
+from .checks import predicted_points
 from .coordinates import Projected
+from .facets import RADII, fine_facet
 from .points import random_crossings, sizes
 
-__all__ = ["within_span"]
+__all__ = ["corrected", "within_span"]
 
 _N_TESTED = 100  # boundary points at which labels must not move orthogonally to the span (statistics)
 _N_TESTED_FIRST = 24  # of them per round while some do (budget)
 _MAX_MEASURED = 8  # of those that do (budget)
+_POOL = 1000  # predicted boundary points, at some of which normals are measured again (no queries)
+_PREDICTED = 1e-4  # of predicted points, over the radius
 _MAX_SPANS = 40  # rounds of that test (budget)
 
 
-def within_span(search):
-    """Labels in coordinates of the span of all normals of the boundary; the search keeps facets that are measured.
+def within_span(search, least=1):
+    """Labels in `least` coordinates of the span of all normals of the boundary; the search keeps measured facets.
 
     Along directions orthogonal to the span no label may change. If one does, a facet is measured there.
     """
@@ -39,7 +44,26 @@ def within_span(search):
             x, pair, u = (column[i : i + 1] for column in points)
             if len(_moved(search, (x, pair, u))):  # else a facet measured since is enough
                 search.facet(x[0], pair[0], u[0])
-    return Projected(labels, _span(search))
+    return Projected(labels, _span(search, least))
+
+
+def corrected(labels, logits, rng):
+    """Basis and logits as they are, but the basis from facets with independent normals, that the logits predict."""
+    root, Q = labels.root, labels.basis
+    outer = labels.composed(logits)
+    X, pairs = predicted_points(root, outer, _POOL, rng)
+    G = outer.gradients(X, pairs)
+    G /= np.linalg.norm(G, axis=1)[:, None]
+    order, found = scipy.linalg.qr(Q @ G.T, mode="r", pivoting=True)[1], []
+    for i in order[: len(Q) + 1]:
+        pair = tuple(map(int, pairs[i]))
+        facets = (fine_facet(root, X[i], G[i], r, pair, rng, _PREDICTED) for r in RADII)
+        if (facet := next((f for f in facets if f is not None), None)) is not None:
+            found.append((facet, G[i] @ Q.T))
+    weight = np.array([np.linalg.norm(f.support[0] - f.point) for f, _ in found])[:, None]
+    A, N = np.array([g for _, g in found]), np.array([f.normal for f, _ in found])
+    N /= np.sum(N @ Q.T * A, axis=1)[:, None] / np.sum(A * A, axis=1)[:, None]
+    return Q + lapack.lstsq(weight * A, weight * (N - A @ Q), rcond=None)[0]
 
 
 def _moved(search, points):
@@ -49,11 +73,11 @@ def _moved(search, points):
     return np.flatnonzero(moves(search.labels, X, U, V - V @ Q.T @ Q) > 0)
 
 
-def _span(search):
+def _span(search, least=1):
     """Orthonormal rows (r, D); errors of normals are inverse to the radius of a facet's points."""
     if not search.facets:
         return np.zeros((0, search.labels.n_features))
     normals = np.array([f.normal * np.linalg.norm(f.support[0] - f.point) for f in search.facets])
     normals /= sizes(np.array([f.point for f in search.facets]))[:, None]
     _, s, V = svd(normals, full_matrices=False)
-    return V[s > ROOT_RANK_TOL * s[0]]
+    return V[: max(np.sum(s > ROOT_RANK_TOL * s[0]), least)]
