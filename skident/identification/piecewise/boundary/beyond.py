@@ -7,12 +7,12 @@ import numpy as np
 from ...constants import MIN_BEND, TARGETS
 from .facets import fine_facet
 from .points import bisect, bracket, sizes
-from .surfaces import crossing
 
 __all__ = ["facet_beyond", "points_beyond"]
 
 _BEYOND = (0.05, 0.0125, 3e-3, 7e-4)  # distances beyond a bend up to which the boundary must be flat along the path
-_ALONG_ERROR = 1e-6  # of the boundary point at that distance, over the distance
+_FOLD = 3.0  # radians from the direction of the path, up to which the boundary may turn at a bend
+_ALONG_ERROR = 1e-6  # radians, of the direction beyond
 _FLAT_TOL = 2e-4  # deviation of the boundary half the way from a straight line, over that distance
 _BEND_ERROR = 1e-5  # of the bend's position along the path
 _LATE = 2e-9  # of a bend along the normal, relative to 1 + |x|: it shows once labels beside the path are other ones
@@ -40,17 +40,18 @@ def facet_beyond(labels, plane, pair, x, d, rng):
     """
     n = plane[:-1] / np.linalg.norm(plane[:-1])
     for rho in _BEYOND:
-        slope = _slope(labels, x, d, n, rho, pair)
-        if slope is None:
+        turn = _turn(labels, x, d, n, rho, pair)
+        if turn is None:
             continue
-        if abs(slope) < MIN_BEND:
+        if abs(turn) < MIN_BEND:
             return None
-        q, u = x + _CENTER * rho * (d + slope * n), (n - slope * d) / np.sqrt(1 + slope**2)
+        along, u = _turned(d, n, turn)
+        q = x + _CENTER * rho * along
         for share, slack in _RADII:
             r = share * rho
             rough = fine_facet(labels, q, u, r, pair, rng, slack, _ERROR * r)
             if rough is not None:
-                facet = _interior_facet(labels, rough, n, x, d, rng) or fine_facet(
+                facet = _interior_facet(labels, rough, n, x, along, rng) or fine_facet(
                     labels, q, rough.normal, r, pair, rng, _FALLBACK
                 )
                 if facet is None or _meets(facet, x, d):
@@ -77,14 +78,23 @@ def _meets(facet, x, d):
     return off <= _BEND_ERROR * slope + _LATE * size
 
 
-def _slope(labels, x, d, n, rho, pair):
-    """Slope of the boundary along d beyond the bend at x, if it is straight up to the distance rho; else None."""
-    y = crossing(labels, x + rho * d, n, 0.1 * rho, pair, _ALONG_ERROR * rho)
-    if y is None:
+def _turn(labels, x, d, n, rho, pair):
+    """Angle from d towards n in which the boundary goes on beyond the bend at x, if it is straight up to rho."""
+
+    def on_circle(T):
+        return labels(x + rho * (np.cos(T) * d + np.sin(T) * n))
+
+    turn, _, above = bisect(on_circle, np.zeros((1, 1)), np.ones(1), -_FOLD, _FOLD, pair[1], _ALONG_ERROR)
+    if above[0] != pair[0] or on_circle(np.array([[-_FOLD]]))[0] != pair[1]:
         return None
-    slope = (y - x - rho * d) @ n / rho
-    middle = (x + rho / 2 * (d + slope * n))[None]
-    return slope if bracket(labels, middle, n, _FLAT_TOL * rho, pair)[0] else None
+    along, u = _turned(d, n, turn[0])
+    straight = bracket(labels, (x + rho / 2 * along)[None], u, _FLAT_TOL * rho, pair)[0]
+    return turn[0] if straight else None
+
+
+def _turned(d, n, turn):
+    """Direction and unit normal of the boundary beyond a bend."""
+    return np.cos(turn) * d + np.sin(turn) * n, np.cos(turn) * n - np.sin(turn) * d
 
 
 def points_beyond(labels, surface, k, start, rng):
