@@ -26,7 +26,7 @@ from .two_units import without_linear_part
 __all__ = ["Found", "identify_logits"]
 
 _MANY_INPUTS = 100  # from which the search takes place within the span of the weights (queries)
-_FEWEST = 3  # coordinates, in which two units are recognized by normals in a plane
+_COORDINATES = 3  # at least: in them two units are recognized by normals in a plane
 _MAX_ROUNDS = 40  # hypotheses that are validated (budget)
 _MAX_STALE = 5  # rounds without fewer wrong boundary points, after which no more follow (budget)
 _MAX_FLAT = 6  # rounds with flat facets and without a unit, after which no network explains the boundary
@@ -64,7 +64,7 @@ def identify_logits(labels, rng, say=lambda text: None):
     """Logits of a classifier with one or two hidden ReLU layers, widths unknown; else NotIdentified."""
     search, found = Search(labels, rng, say), None
     if labels.n_features >= _MANY_INPUTS:
-        span = within_span(search, _FEWEST)
+        span = within_span(search, _COORDINATES)
         facets = [f.within(span.basis) for f in search.facets]
         search = Search(span, rng, say, search)
         search.facets.extend(facets)
@@ -97,9 +97,10 @@ def _recovered(search):
         if logits is not None:
             checked, wrong, crossings, _ = wrong_boundary_points(labels, logits, _lines(labels, _N_LINES), search.rng)
             if checked and not wrong:
-                if labels.root.n_features >= _MANY_INPUTS and search.one_layer:
+                logits = _without_twins(logits)
+                if search.one_layer and labels.composed(logits).n_parameters > MAX_UNKNOWNS > logits.n_parameters:
                     labels.basis = corrected(labels, logits, search.rng)
-                found, crossings = _completed(search, labels.composed(_without_twins(logits)))
+                found, crossings = _completed(search, labels.composed(logits))
                 best = found if best is None or found.wrong <= best.wrong else best
                 if not found.wrong:
                     return found

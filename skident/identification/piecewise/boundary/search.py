@@ -29,7 +29,7 @@ _MIN_SHARE = 1e-3  # coefficient over the largest one, from which it links the s
 _MIN_TREE = 4  # axis-parallel normals, and none else, after which the model is a tree
 _MAX_PENDING = 20  # bends of which no two lie on a common hyperplane, after which no network explains them
 _DEEP_PENDING = 4  # such bends from which units are examined for a layer before them (budget)
-_PLACES = 2  # on each of these units without a bend, after which there is one
+_EXAMINED = 2  # on each of these units without a bend, after which there is one
 _MAX_TESTED = 12  # units that are examined for that, and one more for each such bend (budget)
 _PENDING_PER_UNIT = 2  # further ones per unit
 _MIN_BEYOND = 3  # boundary points far beyond a new unit, without which its hyperplane is wrong (statistics)
@@ -265,7 +265,7 @@ class Search:
             jump = surface.plane - other.plane
             if other.explains(x) or self.units.knows(jump / np.linalg.norm(jump[:-1])):
                 return
-            hits, total = bends_along(self.labels, jump / np.linalg.norm(jump[:-1]), self.rng, _PLACES)
+            hits, total = bends_along(self.labels, jump / np.linalg.norm(jump[:-1]), self.rng, _EXAMINED)
             if 0 < hits == total and self._learn_jump(other, x, jump):
                 surface.learn(-1, other.coef[-1], surface.signs(x)[-1])
             return
@@ -285,8 +285,8 @@ class Search:
             return
         end = min(len(H), _MAX_TESTED + len(self.units.pending))
         for k in range(self._tested, end):
-            hits, total = bends_along(self.labels, H[k], self.rng, _PLACES, rough=True)
-            if total == _PLACES and hits == 0:
+            hits, total = bends_along(self.labels, H[k], self.rng, _EXAMINED, rough=True)
+            if total == _EXAMINED and hits == 0:
                 raise NotIdentified(
                     "boundary", "deep", "the decision boundary bends on parts of hyperplanes only: the model has more "
                     "than one hidden layer.",

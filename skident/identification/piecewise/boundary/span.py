@@ -25,7 +25,7 @@ _MAX_SPANS = 40  # rounds of that test (budget)
 
 
 def within_span(search, least=1):
-    """Labels in `least` coordinates of the span of all normals of the boundary; the search keeps measured facets.
+    """Labels in coordinates of the span of all normals, or `least` ones around it; the search keeps measured facets.
 
     Along directions orthogonal to the span no label may change. If one does, a facet is measured there.
     """
@@ -80,4 +80,6 @@ def _span(search, least=1):
     normals = np.array([f.normal * np.linalg.norm(f.support[0] - f.point) for f in search.facets])
     normals /= sizes(np.array([f.point for f in search.facets]))[:, None]
     _, s, V = svd(normals, full_matrices=False)
-    return V[: max(np.sum(s > ROOT_RANK_TOL * s[0]), least)]
+    Q = V[s > ROOT_RANK_TOL * s[0]]
+    more = search.rng.standard_normal((max(least - len(Q), 0), Q.shape[1]))
+    return lapack.qr(np.vstack([Q, more]).T)[0].T

@@ -21,7 +21,7 @@ _BEND_TOL = 1e-7  # of a bend's position along a path
 _BEFORE = np.array([0.5, 0.1, 1e-3, 0.0])  # of the way before a departure, at which both labels are checked
 _MAX_SIDES = 6  # bisections of a departure, on alternating sides
 _STEP = 0.3  # beyond a known hyperplane, at which its coefficient is measured
-_DAMPING = 1e-6  # of combinations that few points determine: rounding would move them (rounding)
+_KEPT = 1e-6  # of combinations that few points determine: rounding would move them (rounding)
 _MAX_RESIDUAL = 1e-10  # of a fit; more comes from points that belong to unknown units
 _MIN_EFFECT = 1e-12  # coefficient of a unit below which rounding explains it
 
@@ -111,7 +111,7 @@ class Surface:
         logits = Logits(H[known], np.column_stack([np.zeros(len(column)), column]))
         pairs = np.tile([1, 0], (len(X), 1))
         own = logits.distances(X, pairs) < EXPLAINED_DISTANCE
-        found, worst = refined(logits, X[own], pairs[own], _DAMPING)
+        found, worst = refined(logits, X[own], pairs[own], _KEPT)
         if worst < _MAX_RESIDUAL:
             column = found.coef[:, 1] * np.linalg.norm(column)
             H[known], self._coef[known], self.plane = found.hyperplanes, column[: len(known)], column[len(known) :]
