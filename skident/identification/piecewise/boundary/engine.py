@@ -16,7 +16,7 @@ from skident.oracle import NotIdentified
 from ...constants import EXPLAINED_DISTANCE, LINES_PER_PARAMETER, MORE_POINTS
 from .checks import bisected_near, wrong_boundary_points
 from .first_layer import first_layer
-from .logits import MAX_UNKNOWNS, NULL_TOL, Logits, Precision, null_space, refined, separating
+from .logits import MAX_UNKNOWNS, NULL_TOL, Logits, null_space, refined, separating
 from .missing_unit import with_missing_unit
 from .points import random_crossings
 from .search import Search
@@ -34,11 +34,7 @@ _ROUGH_TOL = 3e-7  # singular value of a null vector if hyperplanes are accurate
 _N_LINES = 100  # held-out lines of the validation per class beyond the first
 _FINAL_LINES = 600  # more lines once the first ones agree: they decide whether the network is exact (statistics)
 _DEEP_LINES = 6000  # further ones of two layers (statistics: a share of 1e-3 shows with 97 %)
-_BATCH = 0.2  # of the unknowns: points that are added if hyperplanes are less precise than this
-# Standard error of the hyperplanes' entries; the largest of a thousand errors is 3 to 4 times it.
-_POSITION_ERROR = 2e-11
-_BOUNDARY_ERROR = 3e-13  # standard error of the boundary of several classes at most points, relative to 1 + |x|
-_MAX_RATIO = 2.5  # of points over unknowns (budget)
+_FAR_SHARE = 0.3  # of the unknowns: points far from each other in the last fit, for errors below 1e-10 (tuned)
 _N_LABELS = 60  # labels per class that fix the combination of null vectors
 _LABEL_RADII = (1.0, 3.0)  # standard deviations of these inputs, log-uniform
 _MIN_EFFECT = 1e-7  # coefficient of a unit, over the largest one, below which it has no effect
@@ -234,26 +230,12 @@ def _without_idle_units(logits):
 
 
 def _overdetermined(labels, logits, search, rng):
-    """Boundary points with others, bisected next to predicted ones, until the hyperplanes are precise."""
+    """All boundary points, with others next to predicted ones, far from each other: they make hyperplanes precise."""
     n, (X, pairs) = logits.n_parameters, map(np.array, search.evidence())
     if n > MAX_UNKNOWNS:
         return X, pairs
-    precision = Precision(logits)
-    precision.add(X, pairs)
-    wanted = max(n + MORE_POINTS, len(X))
-    scaled = len(logits.hyperplanes) == logits.coef.shape[1] == 2  # two units, see `without_linear_part`
-    several = logits.coef.shape[1] > 2  # few points may determine the coefficients of a class
-    off = np.inf if several else 0.0
-    while True:
-        if wanted > len(X):
-            more, at = bisected_near(labels, logits, wanted - len(X), rng)
-            errors = precision.add(more, at)
-            off = errors if several and len(more) else 0.0
-            X, pairs = np.vstack([X, more]), np.vstack([pairs, at])
-        accurate = precision.error < _POSITION_ERROR and off < _BOUNDARY_ERROR
-        if scaled or accurate or wanted > _MAX_RATIO * n:
-            return X, pairs
-        wanted += int(_BATCH * n) + 1
+    more, at = bisected_near(labels, logits, max(n + MORE_POINTS - len(X), int(_FAR_SHARE * n)), rng)
+    return np.vstack([X, more]), np.vstack([pairs, at])
 
 
 def _open(logits, N):

@@ -11,14 +11,12 @@ from scipy.optimize import linprog
 from skident.budget import check_deadline
 from skident.linalg import lapack, svd
 
-from ...constants import BISECTION_ERROR
 from .points import sizes
 
 __all__ = [
     "MAX_UNKNOWNS",
     "NULL_TOL",
     "Logits",
-    "Precision",
     "features",
     "null_space",
     "refined",
@@ -29,9 +27,6 @@ __all__ = [
 MAX_UNKNOWNS = 6000  # of the joint least squares (memory and time)
 _NEAR_BEND = 1e-6  # distance from a hyperplane within which the side of a point is uncertain
 NULL_TOL = 2e-9  # singular value per root of the points that is a null vector of accurate hyperplanes
-_SINGULAR = 1e-14  # diagonal entry of a triangular factor, over the largest one, that is zero (rounding)
-_BLOCK = 64  # columns of a block of a factorization that rows are added to (processor time)
-_MOST = 0.9  # of new boundary points, whose standard errors are bounded (statistics)
 _STEPS = 8  # of a fit (budget)
 _DAMPING = 1e-11  # of a fit (rounding)
 _ROUNDED = 2e-15  # largest residual after which no step follows (rounding)
@@ -178,45 +173,6 @@ def _damped_solution(A, b, damping):
     damped = damping * np.sqrt(np.mean(A**2)) * np.eye(n, n + 1)
     R = lapack.qr(np.vstack([np.column_stack([A, b]), damped]), mode="r")
     return scipy.linalg.solve_triangular(R[:n, :n], R[:n, n])
-
-
-class Precision:
-    """Standard errors of hyperplanes that were fitted to boundary points with errors of rounding."""
-
-    def __init__(self, logits):
-        self._logits = logits.normalized()
-        self._R = _gauge(self._logits)
-
-    def add(self, X, pairs):
-        """Take in more boundary points; the standard error of the boundary there before, relative to 1 + |x|."""
-        _, J, keep = _linearized(self._logits, X, pairs)
-        errors = np.inf
-        if self._regular() and len(X):
-            leverages = np.sum(scipy.linalg.solve_triangular(self._R, J.T, trans=1) ** 2, axis=0)
-            errors = BISECTION_ERROR * np.sqrt(np.quantile(leverages, _MOST))
-        self._R = _with_rows(self._R, J[keep])
-        return errors
-
-    def _regular(self):
-        """Whether the boundary points determine all unknowns."""
-        entries = np.abs(np.diag(self._R))
-        return len(entries) == self._R.shape[1] and entries.min() >= _SINGULAR * entries.max()
-
-    @property
-    def error(self):
-        """The largest standard error of an entry of a hyperplane of the first layer."""
-        if not self._regular():
-            return np.inf
-        inverse = scipy.linalg.lapack.dtrtri(self._R)[0]
-        first = self._logits.hyperplanes if self._logits.first is None else self._logits.first
-        return BISECTION_ERROR * np.sqrt(np.sum(inverse[: first.size] ** 2, axis=1).max(initial=0.0))
-
-
-def _with_rows(R, J):
-    """Triangular factor of the rows that `R` (k, n) factorizes and rows J; those of a square one cost n^2 each."""
-    if R.shape[0] == R.shape[1]:
-        return np.triu(scipy.linalg.lapack.dtpqrt(0, min(_BLOCK, len(R)), R, J)[0])
-    return lapack.qr(np.vstack([R, J]), mode="r")
 
 
 def null_space(H, X, pairs, n_classes, tol=NULL_TOL):
