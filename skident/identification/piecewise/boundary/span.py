@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
 
 from skident.budget.constants import ROOT_RANK_TOL
 from skident.linalg import lapack, svd
@@ -54,12 +53,20 @@ def corrected(labels, logits, rng):
     X, pairs = predicted_points(root, outer, _POOL, rng)
     G = outer.gradients(X, pairs)
     G /= np.linalg.norm(G, axis=1)[:, None]
-    order, found = scipy.linalg.qr(Q @ G.T, mode="r", pivoting=True)[1], []
-    for i in order[: len(Q) + 1]:
+    left, found = G @ Q.T, []
+    for _ in range(len(Q)):
+        size = np.linalg.norm(left, axis=1)
+        if size.max(initial=0.0) < ROOT_RANK_TOL:
+            break
+        i = np.argmax(size)
+        u = left[i] / size[i]
+        left = left - np.outer(left @ u, u)
         pair = tuple(map(int, pairs[i]))
         facets = (fine_facet(root, X[i], G[i], r, pair, rng, _PREDICTED) for r in RADII)
         if (facet := next((f for f in facets if f is not None), None)) is not None:
             found.append((facet, G[i] @ Q.T))
+    if not found:
+        return Q
     weight = np.array([np.linalg.norm(f.support[0] - f.point) for f, _ in found])[:, None]
     A, N = np.array([g for _, g in found]), np.array([f.normal for f, _ in found])
     N /= np.sum(N @ Q.T * A, axis=1)[:, None] / np.sum(A * A, axis=1)[:, None]
