@@ -13,8 +13,7 @@ from skident.oracle import NotIdentified, OutOfBudgetError, probabilities_from_l
 
 from .constants import NORMAL_RANK_TOL
 from .piecewise.boundary.checks import contradicting_labels
-from .piecewise.boundary.deep_logits import DeepLogits
-from .piecewise.boundary.identify import identify_logits
+from .piecewise.boundary.engine import identify_logits
 from .piecewise.boundary.labels import Labels
 from .report import IdentificationReport
 
@@ -89,11 +88,11 @@ def _network(logits, order, center, scale):
     """The network of raw inputs, and whether its signs are determined; else two linear units per class stand in."""
     coef = logits.coef[:, order]
     coef = coef[:, 1:] - coef[:, :1] if len(order) == 2 else coef - coef.mean(axis=1, keepdims=True)
-    if not isinstance(logits, DeepLogits):
+    if logits.first is None:
         layers, known, slope = _last_layers(logits.hyperplanes, coef)
         (W, b), *rest = layers
     else:
-        rest, known, slope = _last_layers(logits.second, coef, leaky=False)
+        rest, known, slope = _last_layers(logits.hyperplanes, coef, leaky=False)
         W, b = logits.first[:, :-1].T, logits.first[:, -1]
         if np.any(linear := logits.linear):  # z = relu(z) - relu(-z)
             W, b = np.hstack([W, -W[:, linear]]), np.append(b, -b[linear])
@@ -128,7 +127,7 @@ def _last_layers(H, coef, leaky=True):
 def _in_raw_inputs(found, center, scale):
     """Null vectors (k, F, K) for the features (|z|, x, 1) in raw inputs x, or behind a first layer its activations."""
     N, D = found.open_coef.copy(), len(center)
-    if not isinstance(found.logits, DeepLogits):
+    if found.logits.first is None:
         N[:, -D - 1 : -1] /= scale[:, None]
         N[:, -1] -= np.einsum("d,kdc->kc", center, N[:, -D - 1 : -1])
     return N
@@ -149,7 +148,7 @@ def _report(found, undetermined, labels, log, signs_known, contradicting):
         boundary_errors=found.wrong, contradicting_labels=contradicting[0],
         compared_labels=contradicting[1], class_pairs=found.pairs, undetermined=undetermined,
         signs_determined=signs_known, noise=0.0, route="labels", attempts=1,
-        reason=_REASONS[isinstance(found.logits, DeepLogits)],
+        reason=_REASONS[found.logits.first is not None],
         n_queries=labels.n_queries, stages=log.stages, plan=["labels"], activation=None, bits=None,
         tried=[("labels", "exact" if exact else "agrees" if agrees else "not exact")],
     )  # fmt: skip

@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from ...constants import MIN_BEND, TARGETS
-from .facets import fine_facet, interior_facet
+from .facets import fine_facet
 from .points import bisect, bracket, sizes
-from .surfaces import crossing
 
-__all__ = ["MANY_INPUTS", "confirmed_beyond", "facet_from_plane", "points_on"]
+__all__ = ["facet_beyond", "points_beyond"]
 
-MANY_INPUTS = 25  # from which the plane before the bend replaces a coarse normal beyond it (queries)
 _BEYOND = (0.05, 0.0125, 3e-3, 7e-4)  # distances beyond a bend up to which the boundary must be flat along the path
-_ALONG_ERROR = 1e-6  # of the boundary point at that distance, over the distance
+_FOLD = 3.0  # radians from the direction of the path, up to which the boundary may turn at a bend
+_ALONG_ERROR = 1e-6  # radians, of the direction beyond
 _FLAT_TOL = 2e-4  # deviation of the boundary half the way from a straight line, over that distance
 _BEND_ERROR = 1e-5  # of the bend's position along the path
 _LATE = 2e-9  # of a bend along the normal, relative to 1 + |x|: it shows once labels beside the path are other ones
@@ -21,46 +20,55 @@ _CENTER = 0.6  # of that distance, at which the facet's center lies
 _RADII = ((0.06, 0.3), (0.012, 0.3), (0.012, 1.0))  # of its points, over that distance, and brackets over the radius
 _ERROR = 3e-5  # of its points, over the radius
 _INWARD = (0.25, 0.12, 0.06, 0.03, 0.015, 7e-3)  # distances from the bend at which normals are measured
+_INWARD_RATIO = 0.8  # radius there, over the distance: the bend must stay outside
 _SLACK = 3e-4  # of predicted points of the interior, over their distance from the bend
 _FALLBACK = 2e-3  # `_SLACK` over the radius around its own point
 _SHARES = (0.6, 0.2, 0.07, 0.02)  # of paths, at which points beyond a new unit are bisected, farthest first
 _AHEAD = 0.1  # of the way to such a point, by which the boundary must follow the path beyond it
 _AHEAD_INTERVALS = 300.0  # intervals, at least, of that way: behind weaker bends a point is an outlier of the fit
 _INTERVAL = 1e-7  # of these bisections, relative to 1 + |x|
-_MORE_BEYOND = 1  # such points beyond the unknowns; those of the facet determine them as well
-_RATIO_BEYOND = 1.3  # such points per unknown of units with many inputs, which are fitted to these points alone
-_VERY_MANY_INPUTS = 150  # from which networks of usual widths are too large for other fits
-_TRIES_BEYOND = 6  # paths per point (budget)
-_N_PREDICTED = 12  # paths beyond a new unit of a small network (budget)
-_MIN_BEYOND = 5  # boundary points far beyond a new unit, without which its hyperplane is wrong (statistics)
-_MIN_PREDICTED = 3  # of them that the boundary must follow: behind a wrong unit it follows one at most (statistics)
+_FAR = 5  # such points: they tie the coefficients of the units between, whose errors grow otherwise (statistics)
+_TRIES_BEYOND = 12  # paths for them (budget)
 
 
-def facet_from_plane(labels, n, pair, x, d, rng):
-    """The facet beyond the bend at x (D,) of a facet with unit normal n, in direction d; None if there is none.
+def facet_beyond(labels, plane, pair, x, d, rng):
+    """The facet beyond the bend at x (D,) of a facet with `plane`, in direction d; None if there is none.
 
     The plane before the bend and one point beyond replace a coarse normal. A rough normal from a small radius gives
-    the direction away from the bend, in which the normal is measured at the largest radius.
+    the direction away from the bend, in which the normal is measured at the largest radius: its errors are inverse to
+    it, and units behind this one inherit them.
     """
+    n = plane[:-1] / np.linalg.norm(plane[:-1])
     for rho in _BEYOND:
-        slope = _slope(labels, x, d, n, rho, pair)
-        if slope is None:
+        turn = _turn(labels, x, d, n, rho, pair)
+        if turn is None:
             continue
-        if abs(slope) < MIN_BEND:
+        if abs(turn) < MIN_BEND:
             return None
-        q, u = x + _CENTER * rho * (d + slope * n), (n - slope * d) / np.sqrt(1 + slope**2)
+        along, u = _turned(d, n, turn)
+        q = x + _CENTER * rho * along
         for share, slack in _RADII:
             r = share * rho
             rough = fine_facet(labels, q, u, r, pair, rng, slack, _ERROR * r)
-            if rough is None:
-                continue
-            away = _away(rough.normal, n, d)
-            ridge = q - _to_ridge(rough, n, x, away) * away
-            facet = interior_facet(labels, ridge, rough.normal, r, pair, away, rng, (_SLACK, _INWARD))
-            facet = facet or fine_facet(labels, q, rough.normal, r, pair, rng, _FALLBACK)
-            if facet is None or _meets(facet, x, d):
-                return facet
-            break
+            if rough is not None:
+                facet = _interior_facet(labels, rough, n, x, along, rng) or fine_facet(
+                    labels, q, rough.normal, r, pair, rng, _FALLBACK
+                )
+                if facet is None or _meets(facet, x, d):
+                    return facet
+                break
+    return None
+
+
+def _interior_facet(labels, rough, n, x, d, rng):
+    """A rough facet beyond the bend at x of one with normal n, measured at the largest possible radius, or None."""
+    away = n - (n @ rough.normal) * rough.normal
+    away *= np.sign(away @ d) / np.linalg.norm(away)
+    ridge = rough.point - n @ (rough.point - x) / (n @ away) * away
+    for s in _INWARD:
+        found = fine_facet(labels, ridge + s * away, rough.normal, _INWARD_RATIO * s, rough.pair, rng, _SLACK)
+        if found is not None:
+            return found
     return None
 
 
@@ -70,84 +78,45 @@ def _meets(facet, x, d):
     return off <= _BEND_ERROR * slope + _LATE * size
 
 
-def _away(normal, n, d):
-    """Unit vector within a facet, orthogonal to its ridge with the plane of unit normal n, on the side of d."""
-    e = n - (n @ normal) * normal
-    return e / np.linalg.norm(e) * np.sign(e @ d)
+def _turn(labels, x, d, n, rho, pair):
+    """Angle from d towards n in which the boundary goes on beyond the bend at x, if it is straight up to rho."""
 
+    def on_circle(T):
+        return labels(x + rho * (np.cos(T) * d + np.sin(T) * n))
 
-def _to_ridge(facet, n, x, away):
-    """Distance of the facet's point from the ridge with the plane n through x, along `away`."""
-    return n @ (facet.point - x) / (n @ away)
-
-
-def _slope(labels, x, d, n, rho, pair):
-    """Slope of the boundary along d beyond the bend at x, if it is straight up to the distance rho; else None."""
-    y = crossing(labels, x + rho * d, n, 0.1 * rho, pair, _ALONG_ERROR * rho)
-    if y is None:
+    turn, _, above = bisect(on_circle, np.zeros((1, 1)), np.ones(1), -_FOLD, _FOLD, pair[1], _ALONG_ERROR)
+    if above[0] != pair[0] or on_circle(np.array([[-_FOLD]]))[0] != pair[1]:
         return None
-    slope = (y - x - rho * d) @ n / rho
-    middle = (x + rho / 2 * (d + slope * n))[None]
-    return slope if bracket(labels, middle, n, _FLAT_TOL * rho, pair)[0] else None
+    along, u = _turned(d, n, turn[0])
+    straight = bracket(labels, (x + rho / 2 * along)[None], u, _FLAT_TOL * rho, pair)[0]
+    return turn[0] if straight else None
 
 
-def confirmed_beyond(labels, surface, k, facet, large, rng):
-    """Boundary points (n, D) far beyond the new unit k of a large network, which is fitted to them.
-
-    None if the boundary does not follow the unit there; small networks are fitted as a whole, and n is 0.
-    """
-    if not large:
-        few = len(facet.point) < MANY_INPUTS
-        return np.zeros((0, len(facet.point))) if few or _is_predicted(labels, surface, k, facet.point, rng) else None
-    X = _points_beyond(labels, surface, k, facet.point, rng)
-    if len(X) < _MIN_BEYOND:
-        return None
-    surface.relearn(k, np.vstack([X, facet.support]))
-    return X
+def _turned(d, n, turn):
+    """Direction and unit normal of the boundary beyond a bend."""
+    return np.cos(turn) * d + np.sin(turn) * n, np.cos(turn) * n - np.sin(turn) * d
 
 
-def _points_beyond(labels, surface, k, start, rng):
+def points_beyond(labels, surface, k, start, rng):
     """Boundary points (n, D) beyond unit k, farther apart than those of the facet at `start` that it was learned from.
 
     Errors of a unit's hyperplane are inverse to these distances, and units behind it inherit them.
     """
-    Y, N, size = (np.zeros((0, len(start))), np.zeros((0, len(start))), np.zeros(0))
-    side = surface.signs(start)[k]
-    wanted = len(start) + 1 + _MORE_BEYOND if len(start) < _VERY_MANY_INPUTS else int(_RATIO_BEYOND * len(start))
-    for _ in range(_TRIES_BEYOND):
-        if len(Y) >= wanted:
-            break
-        targets = labels.draw(wanted - len(Y), rng, TARGETS)
-        found = _bracketed(labels, surface, k, side, start, targets)
-        if not len(found[0]):
-            break
-        Y, N, size = (np.concatenate(both) for both in zip((Y, N, size), found, strict=True))
+    targets = labels.draw(_TRIES_BEYOND, rng, TARGETS)
+    Y, N, size = _bracketed(labels, surface, k, surface.signs(start)[k], start, targets)
+    Y, N, size = Y[:_FAR], N[:_FAR], size[:_FAR]
     t, _, above = bisect(labels, Y, N, -size, size, surface.pair[1])
     return (Y + t[:, None] * N)[above == surface.pair[0]]
-
-
-def points_on(labels, surface, n, rng):
-    """Up to n boundary points (k, D) on paths across the units of a surface: they overdetermine its units."""
-    start, targets = surface.points[rng.randint(len(surface.points))], labels.draw(n, rng, TARGETS)
-    Y, N, size = _bracketed(labels, surface, None, 0.0, start, targets)
-    t, _, above = bisect(labels, Y, N, -size, size, surface.pair[1])
-    return (Y + t[:, None] * N)[above == surface.pair[0]]
-
-
-def _is_predicted(labels, surface, k, start, rng):
-    """Whether the boundary follows the surface beyond unit k, at some points far from the facet at `start`."""
-    targets = labels.draw(_N_PREDICTED, rng, TARGETS)
-    return len(_bracketed(labels, surface, k, surface.signs(start)[k], start, targets)[0]) >= _MIN_PREDICTED
 
 
 def _bracketed(labels, surface, k, side, start, targets):
-    """Points (n, D) on paths to the targets beyond unit k or any, normals there, and half widths of intervals around.
+    """Points (n, D) on paths to the targets beyond unit k, normals there, and half widths of intervals around them.
 
     Right behind an unknown bend the boundary is still within the interval; a little farther it is not.
     """
     paths = [surface.path(start, target).before_walls(labels.room) for target in targets]
     paths = [path for path in paths if len(path.lengths)]
-    w = np.zeros(len(start) + 1) if k is None else surface.units.hyperplanes[k]
+    w = surface.units.hyperplanes[k]
     kept = [(np.zeros((0, len(start))), np.zeros((0, len(start))), np.zeros(0))]
     for share in _SHARES:
         good = np.arange(len(paths))

@@ -7,7 +7,7 @@ import numpy as np
 from ...constants import LABEL_OFFSET, LINES_AT_A_TIME
 from .points import bisect, sizes
 
-__all__ = ["bisected_near", "contradicting_labels", "wrong_boundary_points"]
+__all__ = ["bisected_near", "contradicting_labels", "predicted_points", "wrong_boundary_points"]
 
 _CHUNK = 10_000  # recorded labels that are compared at a time (memory)
 _N_GRID = 65  # predicted labels per line
@@ -49,6 +49,12 @@ def _predicted_lines(labels, logits, n, rng):
     middle, below, above = bisect(logits.predict, P, U, t[at], t[at + 1], predicted[np.arange(len(P)), at])
     step = LABEL_OFFSET * sizes(P + middle[:, None] * U) / np.maximum(np.linalg.norm(U, axis=1), 1e-300)
     return P, U, middle, step, np.column_stack([t[at], t[at + 1]]), np.column_stack([below, above])
+
+
+def predicted_points(labels, logits, n, rng):
+    """Boundary points (k, D) that the logits predict on at most n lines, and their pairs."""
+    P, U, t, _, _, pair = _predicted_lines(labels, logits, n, rng)
+    return P + t[:, None] * U, pair[:, ::-1].astype(int)
 
 
 def bisected_near(labels, logits, n, rng):

@@ -8,10 +8,10 @@ import numpy as np
 
 from .points import bisect, bracket, orthonormal_complement
 
-__all__ = ["Facet", "axes_of", "find_facet", "fine_facet", "interior_facet"]
+__all__ = ["RADII", "Facet", "axes_of", "find_facet", "fine_facet"]
 
 _COARSE_RADII = (1e-3, 1e-5)  # of the points that give the coarse normal
-_RADII = (0.5, 0.2, 0.08, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4)  # of the points that give the normal, largest first
+RADII = (0.5, 0.2, 0.08, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4)  # of the points that give the normal, largest first
 _MAX_RATIO = 1000.0  # of both radii: linear regions that need a small coarse radius are small
 _COARSE_ERROR = 2e-3  # of bisections for the coarse normal, over the radius
 _SLACK = 0.02  # of predicted points, over the radius, for the coarse normal
@@ -20,13 +20,6 @@ _N_LAST = 5  # tangents that must agree after each bisection (statistics)
 _CHECK_TOL = 20.0  # bisection errors by which a predicted point may miss the boundary (rounding)
 _FIRST_ERROR = 1e-3  # of a first bisection, over its interval, after which tangents must agree, too (budget)
 _ROUNDING = 1e-15  # of a bisected point, relative to 1 + |x|
-_MEDIUM_ERROR = 3e-5  # of bisections for the normal with which a facet is left for its interior, over the radius
-_INWARD = (0.25, 0.1, 0.04)  # distances into the facet's interior, largest first
-_INWARD_RATIO = 0.8  # radius there, over the distance: the bend must stay outside
-_INWARD_SLACK = 2e-3  # of predicted points there, over the distance
-_DIRECT_SLACK = 0.01  # `_INWARD_SLACK` with the coarse normal, whose error along each axis is a fifth of that
-_INTERIOR = (_INWARD_SLACK, _INWARD)  # for `interior_facet` with a normal of medium accuracy
-_DIRECT = (_DIRECT_SLACK, _INWARD)  # for `interior_facet` with a coarse normal
 
 
 @dataclass(frozen=True)
@@ -42,6 +35,11 @@ class Facet:
     def normal(self):
         """Unit normal (D,)."""
         return self.plane[:-1]
+
+    def within(self, Q):
+        """The facet in coordinates of orthonormal rows Q (r, D) that span its normal."""
+        plane = np.append(Q @ self.normal, self.plane[-1])
+        return Facet(Q @ self.point, plane, self.pair, self.support @ Q.T)
 
 
 def _tangents(n, k, r, rng):
@@ -89,44 +87,15 @@ def fine_facet(labels, x, n, r, pair, rng, slack=_SLACK, error=0.0):
     return Facet(q, np.append(fine, -fine @ q), pair, X + t[:, None] * n)
 
 
-def find_facet(labels, x, u, pair, rng, largest=np.inf, inward=None):
-    """Facet at the boundary point x, with pair[0] towards u (D,); None if the boundary is not flat around x.
-
-    If the facet's bend is near, `inward` (D,) points away from it, and the normal is measured in the interior: errors
-    of a normal are inverse to the radius, and units behind this one inherit them.
-    """
+def find_facet(labels, x, u, pair, rng, largest=np.inf):
+    """Facet at the boundary point x, with pair[0] towards u (D,); None if the boundary is not flat around x."""
     u = u / np.linalg.norm(u)
     for r0 in (r for r in _COARSE_RADII if r <= largest):
-        n = _coarse_normal(labels, x, u, r0, pair, rng)
-        if n is None:
+        if (n := _coarse_normal(labels, x, u, r0, pair, rng)) is None:
             continue
-        if inward is not None and (facet := interior_facet(labels, x, n, largest, pair, inward, rng, _DIRECT)):
-            return facet
-        for r in (r for r in _RADII if r <= min(_MAX_RATIO * r0, largest)):
-            error = 0.0 if inward is None else _MEDIUM_ERROR * r
-            facet = fine_facet(labels, x, n, r, pair, rng, error=error)
-            if facet is not None:
-                return facet if inward is None else _inside(labels, facet, r, inward, rng)
-    return None
-
-
-def _inside(labels, facet, r, inward, rng):
-    """The facet with its normal measured in the interior, at the largest radius at which it is flat."""
-    found = interior_facet(labels, facet.point, facet.normal, r, facet.pair, inward, rng, _INTERIOR)
-    return found or fine_facet(labels, facet.point, facet.normal, r, facet.pair, rng, _INWARD_SLACK)
-
-
-def interior_facet(labels, x, n, r, pair, inward, rng, ladder):
-    """The facet of x measured at a distance along `inward`, with a radius above r; None if it bends there."""
-    d = inward - (inward @ n) * n
-    d /= np.linalg.norm(d)
-    slack, distances = ladder
-    for s in distances:
-        if (R := _INWARD_RATIO * s) <= r:
-            return None
-        found = fine_facet(labels, x + s * d, n, R, pair, rng, slack)
-        if found is not None:
-            return found
+        for r in (r for r in RADII if r <= min(_MAX_RATIO * r0, largest)):
+            if (facet := fine_facet(labels, x, n, r, pair, rng)) is not None:
+                return facet
     return None
 
 

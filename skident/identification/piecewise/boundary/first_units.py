@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ...constants import TARGETS
 from .aiming import aim_along
-from .growth import facet_beyond, pencil_at
+from .beyond import facet_beyond
+from .growth import pencil_at
 from .surfaces import Surface, departure
 from .two_units import units_at_corner, units_of_three
 

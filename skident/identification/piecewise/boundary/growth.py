@@ -1,72 +1,22 @@
-"""A new unit at a bend of the boundary: the facet beyond, its scale from known units, the unit's hyperplane."""
+"""A new unit at a bend of the boundary: the scale of the facet beyond, from known units."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...constants import MIN_BEND, NEAR_OFFSET, ON_UNIT
-from .beyond import MANY_INPUTS, facet_from_plane
-from .facets import find_facet
+from ...constants import NEAR_OFFSET
 from .points import bracket, sizes
 from .surfaces import crossing
 from .units import Pencil
 
-__all__ = ["facet_beyond", "just_beyond", "pencil_at", "scale_of", "waiting_unit"]
+__all__ = ["pencil_at", "scale_of"]
 
-_BEYOND = (0.08, 0.02, 4e-3, 5e-4)  # distances beyond a bend at which the next facet is measured
-_FOLD = 3.0  # radians from the direction of the path, up to which the facet beyond a sharp bend may turn
-_FOLD_TOL = 1e-9  # radians, of that turn: find_facet bisects again
-_N_AGREEING = 3  # boundary points beyond a bend that must give one scale (statistics)
-_NEAR_BEND = 0.02  # distance of these points beyond the bend
-_ASIDE = 0.3  # of that distance, aside
-_AGREEMENT = 1e-6  # relative, of these scales; those of another unit differ by percents
-_MIN_SINE = 1e-6  # of the angle at a bend; smaller ones are lost in rounding
 _STEPS = (0.3, 0.1)  # beyond a known hyperplane, at which the scale of a facet is measured, and confirmed
 _SHARE = 0.5  # of the way to the bend, at most, for the first of these; the second must be another point
 _FLAT_AT = np.array([0.4, 0.97])  # of the way to that hyperplane, where the facet must be flat
 _MAX_TRIED = 40  # known hyperplanes from which the scale is measured (budget)
 _MIN_SIDE = 1e-6  # distance of a boundary point from the new unit's hyperplane, from which its side is certain
 _MIN_LEVER = 1e-4  # distance of a boundary point from the facet's plane, from which it determines or confirms a scale
-
-
-def facet_beyond(labels, plane, pair, x, d, rng):
-    """The facet beyond the bend at x (D,) of a facet with `plane`, in direction d; None if there is none."""
-    n = plane[:-1] / np.linalg.norm(plane[:-1])
-    if len(x) >= MANY_INPUTS and (facet := facet_from_plane(labels, n, pair, x, d, rng)) is not None:
-        return facet
-    for rho in _BEYOND:
-        q = x + rho * d
-        size = next((s for s in (0.05 * rho, rho, 4.0 * rho) if bracket(labels, q[None], n, s, pair)[0]), None)
-        if size is None:
-            facet = _folded(labels, x, d, n, rho, pair, rng)
-        else:
-            q = crossing(labels, q, n, size, pair)
-            if q is not None and abs(plane @ np.append(q, 1.0)) < MIN_BEND * rho * np.linalg.norm(plane[:-1]):
-                return None
-            facet = None if q is None else find_facet(labels, q, n, pair, rng, 0.4 * rho, d)
-        if facet is None:
-            continue
-        slack = 1e-5 * rho + 1e-7 + 4 * NEAR_OFFSET * (1 + np.linalg.norm(x))
-        sine = np.linalg.norm(facet.normal - (facet.normal @ n) * n)
-        if sine > _MIN_SINE and abs(facet.plane @ np.append(x, 1.0)) < slack:
-            return facet
-    return None
-
-
-def _folded(labels, x, d, n, rho, pair, rng):
-    """The facet beyond a bend at x so sharp that its line along n misses it: bisected on a circle around x."""
-    low, high = -_FOLD, _FOLD
-    seen = labels(x + rho * (np.cos([[low], [high]]) * d + np.sin([[low], [high]]) * n))
-    if seen[0] != pair[1] or seen[1] != pair[0]:
-        return None
-    while high - low > _FOLD_TOL:
-        angle = (low + high) / 2
-        seen = labels((x + rho * (np.cos(angle) * d + np.sin(angle) * n))[None])[0]
-        if seen not in pair:
-            return None
-        low, high = (angle, high) if seen == pair[1] else (low, angle)
-    away = np.cos(low) * d + np.sin(low) * n
-    return find_facet(labels, x + rho * away, np.cos(low) * n - np.sin(low) * d, pair, rng, 0.4 * rho, away)
 
 
 def pencil_at(plane, facet, x):
@@ -101,44 +51,6 @@ def scale_of(labels, surface, plane, facet):
             found.append(mu)
             points.append(y)
     return None, points
-
-
-def waiting_unit(labels, surface, plane, x, d, waiting, rng):
-    """The facet of `waiting` whose unit the bend at x of a path in direction d on `plane` belongs to, and its scale.
-
-    Boundary points, the third result, beyond the bend determine that scale several times: they cost far less than a
-    facet there. The first two are None if no facet's scales agree.
-    """
-    items = [w for w in waiting if w[0] is surface]
-    Y = just_beyond(labels, plane, surface.pair, x, d, rng) if items else []
-    if len(Y) < _N_AGREEING:
-        return None, None, Y
-    one = np.column_stack([Y, np.ones(len(Y))])
-    for item in items:
-        own, B = surface.plane_at(surface.signs(item[1])), one @ item[2].plane
-        if np.abs(B).min() < _MIN_LEVER:
-            continue
-        scales = one @ (own - plane) / B
-        mu = np.median(scales)
-        jump = mu * item[2].plane - own
-        on = abs(jump @ np.append(x, 1.0)) < ON_UNIT * (1 + np.linalg.norm(x)) * np.linalg.norm(jump[:-1])
-        if mu > 0 and on and np.ptp(scales) < _AGREEMENT * mu:
-            return item, mu, Y
-    return None, None, Y
-
-
-def just_beyond(labels, plane, pair, x, d, rng, k=_N_AGREEING):
-    """Boundary points, k or none, beyond the bend at x, off the facet before it."""
-    n, Y = plane[:-1] / np.linalg.norm(plane[:-1]), []
-    for _ in range(k):
-        t = rng.standard_normal(len(x))
-        t -= (t @ n) * n
-        q = x + _NEAR_BEND * (d + _ASIDE * t / np.linalg.norm(t))
-        y = crossing(labels, q, n, 0.25 * _NEAR_BEND, pair)
-        if y is None or abs(plane @ np.append(y, 1.0)) < MIN_BEND * _NEAR_BEND * np.linalg.norm(plane[:-1]):
-            return []
-        Y.append(y)
-    return Y
 
 
 def _beyond(unit, q, y):

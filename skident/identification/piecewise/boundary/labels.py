@@ -40,6 +40,23 @@ class Labels:
         """Queries so far."""
         return self.budget.n_queries
 
+    @property
+    def root(self):
+        """The labels of inputs: these."""
+        return self
+
+    def outward(self, U):
+        """Inputs (n, D) of coordinates U (n, D)."""
+        return np.reshape(U, (-1, self.n_features))
+
+    def inward(self, X, pairs, U, rng):
+        """Boundary points (x, pair, u) in these coordinates, of points X (n, D) in inputs and directions U."""
+        return list(zip(X, pairs, U, strict=True))
+
+    def composed(self, logits):
+        """Logits of inputs from those of coordinates."""
+        return logits
+
     def note(self, n_units):
         """Note how many units a search has recovered, for the message if the budget ends."""
         self.n_units = n_units

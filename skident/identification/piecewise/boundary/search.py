@@ -7,14 +7,13 @@ import numpy as np
 from skident.oracle import NotIdentified
 
 from ...constants import EXPLAINED_DISTANCE, NEAR_HYPERPLANE, TARGETS
-from .beyond import MANY_INPUTS, confirmed_beyond, points_on
+from .beyond import facet_beyond, points_beyond
 from .facets import axes_of, find_facet
 from .first_units import find_first_units
-from .growth import facet_beyond, pencil_at, scale_of, waiting_unit
-from .joint import MAX_UNKNOWNS
+from .growth import pencil_at, scale_of
 from .points import random_crossings
 from .straight import bends_along
-from .surfaces import Surface, crossing, departure
+from .surfaces import Surface, departure
 from .units import Units
 
 __all__ = ["Search"]
@@ -24,36 +23,31 @@ _MAX_PATHS = 400  # from one base (budget)
 _MAX_FAILED = 30  # paths in a row that learn nothing
 _FAILED_RADIUS = 0.02  # around a bend that gave no unit, within which it is not tried again
 _BEFORE = 1e-7  # distance before a bend, at which its first facet is evaluated
-_SPREAD_AT = 0.97  # of the way to a path's end, at which a boundary point is bisected
-_SPREAD_SIZE = 2e-9  # of the interval, relative to 1 + |x|: both labels are known at half of it
-_MAX_SPREAD = 20  # such points
-_SPREAD_PER_UNIT = 2  # further ones
 _MAX_TRIES = 4  # paths towards an unexplained boundary point before a facet is measured there
-_MAX_REFINED = 500  # entries of hyperplanes up to which a surface is refined after each unit (processor time)
-_GROWTH = 1.1  # of the number of units, after which it is refined later
 _NEAREST = 5  # points of a surface from which these paths start
 _MIN_SHARE = 1e-3  # coefficient over the largest one, from which it links the scales of two surfaces
 _MIN_TREE = 4  # axis-parallel normals, and none else, after which the model is a tree
 _MAX_PENDING = 20  # bends of which no two lie on a common hyperplane, after which no network explains them
 _DEEP_PENDING = 4  # such bends from which units are examined for a layer before them (budget)
-_DEEP_PLACES = 2  # on each of these units without a bend, after which there is one
+_EXAMINED = 2  # on each of these units without a bend, after which there is one
 _MAX_TESTED = 12  # units that are examined for that, and one more for each such bend (budget)
 _PENDING_PER_UNIT = 2  # further ones per unit
+_MIN_BEYOND = 3  # boundary points far beyond a new unit, without which its hyperplane is wrong (statistics)
+_GROWTH = 1.2  # of the number of units, after which all are fitted at once (processor time)
 _COARSE_LARGEST = 1e-2  # radius of these facets: the regions of forests are small
 _MAX_CURVED = 6  # boundary points without a flat facet, and none with one, after which the boundary is curved
+_SPARE = 20  # boundary points beyond the unknown coefficients
 
 
 class Search:
     """Units, surfaces of class pairs and boundary points detected so far."""
 
-    def __init__(self, labels, rng, say):
-        self.labels, self.rng, self.say = labels, rng, say
+    def __init__(self, labels, rng, say, earlier=None, one_layer=True):
+        self.labels, self.rng, self.say, self.one_layer = labels, rng, say, one_layer
+        self._known = ([], []) if earlier is None else earlier.evidence()
         self.units, self.surfaces, self.points, self.pairs = Units(labels.n_features), [], [], []
-        self.facets = []
-        self.normals, self.scattered, self.curved, self.random, self._failed, self._refined = [], 0, 0, 0, [], 0
-        self._waiting, self.spread, self._tested, self.one_layer = [], 0, 0, True
-        self.far = []  # indices of boundary points far from those of facets
-        self._flat = {}  # whether no bend is next to a boundary point, by its index, if that was tested
+        self.facets, self._failed, self._waiting, self._tested = [], [], [], 0
+        self.scattered = self.curved = self.random = self._refined = 0
 
     def remember(self, X, pairs):
         """Keep boundary points."""
@@ -65,33 +59,30 @@ class Search:
         self.facets.append(facet)
         self.remember(facet.support, [facet.pair] * len(facet.support))
 
+    def evidence(self):
+        """All boundary points in inputs and their pairs, also those of earlier searches."""
+        return [*self.labels.outward(self.points), *self._known[0]], [*self.pairs, *self._known[1]]
+
     def visit(self, x, pair, u, measure=False):
         """Extend the surfaces to the boundary point x, pair[0] towards u: by paths, else by a facet measured there.
 
         With `measure`, no paths are tried, unless x lies on the plane of a facet from which a surface started.
         """
-        pair = tuple(map(int, pair))
         own = [s for s in self.surfaces if set(s.pair) == set(pair)]
         if measure:
             on = [abs(s.base.plane @ np.append(x, 1.0)) < EXPLAINED_DISTANCE * (1.0 + np.linalg.norm(x)) for s in own]
-            if not any(on):
-                own = []
+            own = own if any(on) else []
         explained = [s.explains(x) for s in own]
         if any(explained):  # the hypothesis is another surface's: a bend separates both
             own = [s for s, e in zip(own, explained, strict=True) if not e]
-            for _ in range(_MAX_TRIES if own else 0):
-                if self._step(*self._nearest(own, x), x) in ("unit", "crossed"):
-                    return
-            return
         failed = 0
         while own and failed < _MAX_TRIES:
             surface, start = self._nearest(own, x)
             result = self._step(surface, start, x)
-            if surface.explains(x):
+            if surface.explains(x) or (any(explained) and result in ("unit", "crossed")):
                 return
             failed += result not in ("unit", "crossed")
-        facet = self.facet(x, pair, u)
-        if facet is None:
+        if any(explained) or (facet := self.facet(x, pair, u)) is None:
             return
         surface = Surface(facet, self.units)
         if not len(self.units.hyperplanes):
@@ -102,25 +93,31 @@ class Search:
 
     def facet(self, x, pair, u):
         """The facet at x, or None; NotIdentified if the boundary is curved or axis-parallel everywhere."""
-        facet = find_facet(self.labels, x, u, pair, self.rng)
-        if facet is None:
-            self._refuse_curved()
-            return None
-        self.keep(facet)
-        self.normals.append(facet.normal)
-        if len(self.normals) == 1 and len(axes_of(self.normals)):
-            self._survey()
-        return facet
+        if pair[0] < pair[1]:  # surfaces of one pair have one orientation
+            pair, u = pair[::-1], -u
+        facet = find_facet(self.labels, x, u, tuple(map(int, pair)), self.rng)
+        if facet is not None:
+            self.keep(facet)
+            if len(self.facets) == 1 and len(axes_of([facet.normal])):
+                self._survey()
+            return facet
+        self.curved += 1
+        if self.curved >= _MAX_CURVED and not self.facets:
+            raise NotIdentified(
+                "boundary", "curved", f"the decision boundary is curved at all {self.curved} points: the model is no "
+                "ReLU network (a kernel machine, a smooth activation?), or its labels are random.", final=True,
+            )  # fmt: skip
+        return None
 
     def _survey(self):
         """Measure facets elsewhere; NotIdentified if all are axis-parallel, as this one is."""
         X, pairs, U = random_crossings(self.labels, 2 * _MIN_TREE, self.rng)
+        normals = [self.facets[0].normal]
         for x, pair, u in zip(X, pairs, U, strict=True):
             facet = find_facet(self.labels, x, u, tuple(map(int, pair)), self.rng, largest=_COARSE_LARGEST)
-            if facet is not None:
-                self.normals.append(facet.normal)
-            axes = axes_of(self.normals)
-            if len(axes) < len(self.normals):
+            normals += [] if facet is None else [facet.normal]
+            axes = axes_of(normals)
+            if len(axes) < len(normals):
                 return
             if len(axes) >= _MIN_TREE and len(set(axes)) > 1:
                 raise NotIdentified(
@@ -132,8 +129,7 @@ class Search:
         """A surface and one of its points near x."""
         places = [(s, p) for s in surfaces for p in s.points]
         apart = np.linalg.norm(np.array([p for _, p in places]) - x, axis=1)
-        near = np.argsort(apart)[:_NEAREST]
-        return places[self.rng.choice(near)]
+        return places[self.rng.choice(np.argsort(apart)[:_NEAREST])]
 
     def explore(self, surface):
         """Paths to random targets until none meets an unknown bend."""
@@ -152,7 +148,6 @@ class Search:
         if not len(path.lengths):
             return "clean"
         touch = departure(self.labels, path, surface.pair)
-        self._spread(surface, path, path.lengths.sum() if touch is None else touch.arc)
         if touch is None:
             surface.points.append(path.starts[-1] + 0.5 * path.lengths[-1] * path.directions[-1])
             return "clean" if path.barrier is None else self._cross(surface, path)
@@ -165,17 +160,6 @@ class Search:
             return "failed"
         return self._grow(surface, path.planes[i], x, path.directions[i])
 
-    def _spread(self, surface, path, s):
-        """Bisect a point of the path beyond known units: it ties their coefficients, whose errors grow otherwise."""
-        X, i = path.at(np.array([_SPREAD_AT * s]))
-        if i[0] == 0 or self.spread >= _MAX_SPREAD + _SPREAD_PER_UNIT * len(self.units.hyperplanes):
-            return
-        n, size = path.normals(i)[0], _SPREAD_SIZE * (1.0 + np.linalg.norm(X[0]))
-        x = crossing(self.labels, X[0], n, size, surface.pair)
-        if x is not None:
-            self.remember([x], [surface.pair])
-            self.spread, self.random = self.spread + 1, self.random + 1
-
     def _cross(self, surface, path):
         x = surface.cross(self.labels, path)
         if x is None:
@@ -186,17 +170,9 @@ class Search:
 
     def _grow(self, surface, plane, x, d):
         """The unit at a bend x of a path in direction d on `plane`."""
-        item, mu, points = waiting_unit(self.labels, surface, plane, x, d, self._waiting, self.rng)
-        self.remember(points, [surface.pair] * len(points))
-        if item is not None and self._learn_scaled(*item, mu):
-            self._learn_waiting()
-            return "unit"
         facet = facet_beyond(self.labels, plane, surface.pair, x, d, self.rng)
         if facet is None:
-            if self._refined < len(self.units.hyperplanes):
-                self._refine(surface)
-            else:
-                self._failed.append(x)
+            self._failed.append(x)
             return "failed"
         self.keep(facet)
         before = x - _BEFORE * d
@@ -218,31 +194,29 @@ class Search:
         plane = surface.plane_at(surface.signs(before))
         mu, points = scale_of(self.labels, surface, plane, facet)
         self.remember(points, [surface.pair] * len(points))
-        return mu is not None and self._learn_scaled(surface, before, facet, mu)
+        return mu is not None and self._learn_jump(surface, facet.point, mu * facet.plane - plane)
 
-    def _learn_scaled(self, surface, before, facet, mu):
-        """Whether the facet beyond the bend after `before` with scale `mu` gives a new unit."""
-        plane = surface.plane_at(surface.signs(before))
-        jump = mu * facet.plane - plane
+    def _learn_jump(self, surface, point, jump):
+        """Whether the plane (D + 1,) that is added at `point` beyond the surface belongs to a new unit."""
         size = np.linalg.norm(jump[:-1])
-        if self.units.knows(jump / size):
+        if size == 0.0 or self.units.knows(jump / size):
             return False
-        before = self.units.state(), surface.state()
+        states = self.units.state(), surface.state()
         k = self.units.append(jump / size)
-        sign = np.sign(self.units.hyperplanes[k] @ np.append(facet.point, 1.0))
+        sign = np.sign(self.units.hyperplanes[k] @ np.append(point, 1.0))
         surface.learn(k, sign * size / 2, -sign)
-        large = self.units.hyperplanes.size >= _MAX_REFINED
-        X = confirmed_beyond(self.labels, surface, k, facet, large, self.rng)
-        if X is None:
-            self.units.reset(before[0])
-            surface.reset(before[1])
+        X = points_beyond(self.labels, surface, k, point, self.rng)
+        if len(X) < _MIN_BEYOND:
+            self.units.reset(states[0])
+            surface.reset(states[1])
             return False
-        self.far.extend(range(len(self.points), len(self.points) + len(X)))
         self.remember(X, [surface.pair] * len(X))
-        surface.points.append(facet.point)
+        surface.points.append(point)
         self.said()
-        if not large or len(self.units.hyperplanes) > _GROWTH * self._refined:
-            self._refine(surface)
+        if len(self.units.hyperplanes) > _GROWTH * self._refined:
+            own = [set(p) == set(surface.pair) for p in self.pairs]
+            surface.refine(np.array(self.points)[own])
+            self._refined = len(self.units.hyperplanes)
         return True
 
     def _learn_waiting(self):
@@ -258,31 +232,6 @@ class Search:
                 else:
                     self._waiting.append(item)
 
-    def _own(self, surface):
-        """Indices of the boundary points of the surface's pair of classes; of large networks, those far from facets."""
-        own = np.flatnonzero([set(p) == set(surface.pair) for p in self.pairs])
-        return np.intersect1d(own, self.far) if self.units.hyperplanes.size > MAX_UNKNOWNS else own
-
-    def _determine(self, surface):
-        """Bisect boundary points across the surface's units as far as these are not overdetermined."""
-        X, D = np.array(self.points)[self._own(surface)].reshape(-1, self.labels.n_features), self.labels.n_features
-        if (missing := min(surface.n_missing(X), D)) > 0:
-            X = points_on(self.labels, surface, missing, self.rng)
-            self.far.extend(range(len(self.points), len(self.points) + len(X)))
-            self.remember(X, [surface.pair] * len(X))
-
-    def _refine(self, surface):
-        """Fit the surface to its boundary points, so that errors do not grow from unit to unit."""
-        if self.labels.n_features >= MANY_INPUTS and self.units.hyperplanes.size <= MAX_UNKNOWNS:
-            self._determine(surface)
-        own = self._own(surface)
-        X = np.array(self.points)[own]
-        for i in np.flatnonzero(surface.is_suspect(X)):
-            if own[i] not in self._flat:
-                self._flat[own[i]] = surface.is_flat(self.labels, X[i], self.rng)
-        surface.refine(X[[self._flat.get(i, True) for i in own]])
-        self._refined = len(self.units.hyperplanes)
-
     def add(self, pencil):
         """Add a pencil; whether it gives a new unit."""
         new = self.units.add(pencil)
@@ -296,8 +245,11 @@ class Search:
         self.say(f"{len(self.units.hyperplanes)} units, {self.labels.n_queries} queries")
 
     def _link(self, surface):
-        """Give `surface` the scale of another one of its pair that shares a coefficient, and exchange the others."""
-        own = surface.coef
+        """Give `surface` the scale of others of its pair that share a coefficient, and exchange the others.
+
+        Their planes then differ by the unknown units between both: often by one.
+        """
+        own, x = surface.coef, surface.points[0]
         for other in (s for s in self.surfaces if s is not surface and s.pair == surface.pair):
             both = np.flatnonzero(np.abs(own) > 0)
             both = both[np.abs(other.coef[both]) > _MIN_SHARE * np.nanmax(np.abs(other.coef), initial=1e-300)]
@@ -310,6 +262,12 @@ class Search:
             for to, source in ((surface, other), (other, surface)):
                 for j in np.flatnonzero(np.isnan(to.coef) & ~np.isnan(source.coef)):
                     to.learn(j, source.coef[j], to.signs(to.points[0])[j])
+            jump = surface.plane - other.plane
+            if other.explains(x) or self.units.knows(jump / np.linalg.norm(jump[:-1])):
+                return
+            hits, total = bends_along(self.labels, jump / np.linalg.norm(jump[:-1]), self.rng, _EXAMINED)
+            if 0 < hits == total and self._learn_jump(other, x, jump):
+                surface.learn(-1, other.coef[-1], surface.signs(x)[-1])
             return
 
     def refuse_scattered(self, n):
@@ -327,32 +285,22 @@ class Search:
             return
         end = min(len(H), _MAX_TESTED + len(self.units.pending))
         for k in range(self._tested, end):
-            hits, total = bends_along(self.labels, H[k], self.rng, _DEEP_PLACES, rough=True)
-            if total == _DEEP_PLACES and hits == 0:
+            hits, total = bends_along(self.labels, H[k], self.rng, _EXAMINED, rough=True)
+            if total == _EXAMINED and hits == 0:
                 raise NotIdentified(
                     "boundary", "deep", "the decision boundary bends on parts of hyperplanes only: the model has more "
                     "than one hidden layer.",
                 )  # fmt: skip
         self._tested = max(self._tested, end)
 
-    def _refuse_curved(self):
-        self.curved += 1
-        if self.curved >= _MAX_CURVED and not self.normals:
-            raise NotIdentified(
-                "boundary", "curved", f"the decision boundary is curved at all {self.curved} points: the model is no "
-                "ReLU network (a kernel machine, a smooth activation?), or its labels are random.", final=True,
-            )  # fmt: skip
-
     def unexplained(self, starts):
         """These boundary points (x, pair, u), those that no surface explains first."""
-        return sorted(
-            starts, key=lambda s: any(set(f.pair) == set(map(int, s[1])) and f.explains(s[0]) for f in self.surfaces)
-        )
+        return sorted(starts, key=lambda s: any(set(f.pair) == set(s[1]) and f.explains(s[0]) for f in self.surfaces))
 
-    def fill(self, overdetermined=20):
+    def fill(self):
         """Boundary points on random segments until all coefficients are overdetermined."""
         K = len(self.labels.classes)
-        needed = (K - 1) * (len(self.units.hyperplanes) + self.labels.n_features + 1) + overdetermined
+        needed = (K - 1) * (len(self.units.hyperplanes) + self.labels.n_features + 1) + _SPARE
         unknowns = needed + self.units.hyperplanes.size
         needed = max(needed - self.random, unknowns - len(self.points)) + len(self.points)
         for _ in range(20):

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skident.linalg import lapack
-
-from ...constants import BISECTION_ERROR, BRACKETS, EXPLAINED_DISTANCE, NEAR_OFFSET
-from .joint import MAX_UNKNOWNS, Logits, refined
+from ...constants import BRACKETS, EXPLAINED_DISTANCE, NEAR_OFFSET
+from .logits import Logits, refined
 from .points import PARTS, bisect, bracket, sizes
 
-__all__ = ["Path", "Surface", "Touch", "departure"]
+__all__ = ["Path", "Surface", "Touch", "crossing", "departure"]
 
 _TO_WALL = 0.9  # of the way to the end of the region that is queried, at which a path ends
 _MAX_PIECES = 60  # facets per path (budget)
@@ -23,18 +21,8 @@ _BEND_TOL = 1e-7  # of a bend's position along a path
 _BEFORE = np.array([0.5, 0.1, 1e-3, 0.0])  # of the way before a departure, at which both labels are checked
 _MAX_SIDES = 6  # bisections of a departure, on alternating sides
 _STEP = 0.3  # beyond a known hyperplane, at which its coefficient is measured
-_MAX_CHANGE = 3e-5  # of hyperplanes by a refinement; more comes from points that belong to unknown units
-_MAX_CHANGE_OVER = 1e-2  # `_MAX_CHANGE` by an overdetermined fit to rounding
-_MAX_RESIDUAL = 1e-10  # of a refinement; more has that cause
-_MAX_OUTLIERS = 4  # of the points beyond a unit (budget)
-_LOST_TOL = 1e-8  # `EXPLAINED_DISTANCE` distance for points that a refinement must not lose
-_CERTAIN = 1e-11  # `EXPLAINED_DISTANCE` distance from which a refinement could move units far
-_ASIDE = 1e-3  # distance from a point, in standard deviations, at which such a bend shows
-_COMBINATION_DAMPING = 1e-6  # of combinations that few points determine: rounding would move them (rounding)
-_LITTLE_DAMPING = 1e-10  # of an overdetermined fit
-_ENOUGH = 1e-12  # largest residual after which no step follows (budget)
-_STEPS = 3  # of an overdetermined fit (budget)
-_OVERDETERMINED = 1.1  # points per unknown of a large refinement, whose points must lie far apart (statistics)
+_KEPT = 1e-6  # of combinations that few points determine: rounding would move them (rounding)
+_MAX_RESIDUAL = 1e-10  # of a fit; more comes from points that belong to unknown units
 _MIN_EFFECT = 1e-12  # coefficient of a unit below which rounding explains it
 
 
@@ -116,99 +104,21 @@ class Surface:
         self.coef[k] = coef
         self.plane = self.plane - coef * sign * self.units.hyperplanes[k]
 
-    def relearn(self, k, X):
-        """Fit unit k, all others fixed, to boundary points X (n, D) beyond it, if it fits them."""
-        if len(X) <= self.units.hyperplanes.shape[1]:
-            return
-        H, coef, one = self.units.hyperplanes, self.coef, np.column_stack([X, np.ones(len(X))])
-        side = np.sign(H[k] @ one[0])
-        S = np.sign(one @ H.T)
-        S[:, k] = -side
-        before = self.plane + np.nan_to_num(coef * S) @ H
-        weight = 1.0 / (sizes(X) * np.linalg.norm(before[:, :-1], axis=1))
-        A, b = one * weight[:, None], -np.sum(before * one, axis=1) * weight
-        u, off = _fitted(A, b)  # the jump 2 coef side H[k]
-        size = np.linalg.norm(u[:-1])
-        w = np.sign(coef[k]) * side * u / size
-        if off > _MAX_RESIDUAL or np.abs(w - H[k]).max() > _MAX_CHANGE:
-            return
-        new = np.sign(coef[k]) * size / 2
-        self.plane = self.plane + side * (new * w - coef[k] * H[k])
-        H[k], coef[k] = w, new
-
-    def _logits(self):
-        """Indices of the units with known coefficients, and the logits of these units."""
-        known = np.flatnonzero(~np.isnan(self.coef))
-        column = np.append(self.coef[known], self.plane)
-        return known, Logits(self.units.hyperplanes[known], np.column_stack([np.zeros(len(column)), column]))
-
-    def n_missing(self, X):
-        """How many boundary points its units lack, besides X (n, D), until a fit is overdetermined."""
-        _, logits = self._logits()
-        unknowns = logits.hyperplanes.size + len(logits.coef)
-        return max(0, int(np.ceil(_OVERDETERMINED * unknowns)) - int(np.sum(_fits(logits, X, EXPLAINED_DISTANCE))))
-
     def refine(self, X):
-        """Gauss-Newton of all units with known coefficients over those boundary points X of the pair that fit.
-
-        An overdetermined fit to rounding may move the units far: no other ones explain so many points.
-        """
-        known, logits = self._logits()
-        column, H = logits.coef[:, 1], self.units.hyperplanes
-        size = np.linalg.norm(column)
-        own = X[_fits(logits, X, EXPLAINED_DISTANCE)]
-        unknowns = H[known].size + len(column)
-        if len(own) < (len(column) if unknowns <= MAX_UNKNOWNS else _OVERDETERMINED * unknowns):
-            return
-        over = len(own) >= _OVERDETERMINED * unknowns
-        steps, damping = (_STEPS, _LITTLE_DAMPING) if over else (1, _COMBINATION_DAMPING)
-        pairs = np.tile([1, 0], (len(own), 1))
-        found, worst = refined(logits, own, pairs, steps=steps, damping=damping, enough=_ENOUGH)
-        change = np.abs(found.hyperplanes - H[known]).max(initial=0.0)
-        if worst > _MAX_RESIDUAL or change > (_MAX_CHANGE_OVER if over else _MAX_CHANGE):
-            return
-        if np.sum(_fits(found, X, _LOST_TOL)) < np.sum(_fits(logits, X, _LOST_TOL)):
-            return  # the points near the facets measured determine too little
-        column = found.coef[:, 1] * (size / np.linalg.norm(found.coef[:, 1]))
-        H[known], self._coef[known], self.plane = found.hyperplanes, column[: len(known)], column[len(known) :]
-
-    def is_suspect(self, X):
-        """Which boundary points X (n, D) the surface explains so badly that they may lie beyond an unknown bend."""
-        off, size = self._distances(X)
-        return (off > _CERTAIN * size) & (off < EXPLAINED_DISTANCE * size)
-
-    def is_flat(self, labels, x, rng):
-        """Whether the boundary is flat around its point x (D,), compared with the distance of x from the surface.
-
-        Behind an unknown bend that passes within micrometers of x, a refinement would move units that are accurate.
-        """
-        plane = self.plane_at(self.signs(x))
-        n = plane[:-1] / np.linalg.norm(plane[:-1])
-        t = rng.standard_normal(len(x))
-        t -= (t @ n) * n
-        t *= _ASIDE / np.linalg.norm(t)
-        size = abs(plane @ np.append(x, 1.0)) / np.linalg.norm(plane[:-1]) / 2
-        return bool(np.all(bracket(labels, np.array([x - t, x + t]), n, size, self.pair)))
-
-    def _distances(self, X):
-        """Distances (n,) of points X from the planes of the surface, and 1 + |x|."""
-        one = np.column_stack([X, np.ones(len(X))])
-        H = self.units.hyperplanes
-        planes = self.plane + np.nan_to_num(self.coef * np.sign(one @ H.T)) @ H
-        return np.abs(np.sum(planes * one, axis=1)) / np.linalg.norm(planes[:, :-1], axis=1), sizes(X)
+        """Gauss-Newton of all units with known coefficients over those boundary points X (n, D) that they explain."""
+        known, H = np.flatnonzero(~np.isnan(self.coef)), self.units.hyperplanes
+        column = np.append(self.coef[known], self.plane)
+        logits = Logits(H[known], np.column_stack([np.zeros(len(column)), column]))
+        pairs = np.tile([1, 0], (len(X), 1))
+        own = logits.distances(X, pairs) < EXPLAINED_DISTANCE
+        found, worst = refined(logits, X[own], pairs[own], _KEPT)
+        if worst < _MAX_RESIDUAL:
+            column = found.coef[:, 1] * np.linalg.norm(column)
+            H[known], self._coef[known], self.plane = found.hyperplanes, column[: len(known)], column[len(known) :]
 
     def rescale(self, factor):
         """Multiply the difference of logits by a positive factor."""
         self.plane, self._coef = self.plane * factor, self._coef * factor
-
-    def drop(self, j, k):
-        """Leave out unit k, a twin of unit j, which takes its coefficient."""
-        coef = self.coef
-        if np.isnan(coef[j]) and not np.isnan(coef[k]):
-            self.plane = self.plane + coef[k] * self.signs(self.points[0])[k] * self.units.hyperplanes[k]
-        elif not np.isnan(coef[k]):
-            coef[j] += coef[k]
-        self._coef = np.delete(coef, k)
 
     def state(self):
         """Plane and coefficients, to return to."""
@@ -266,28 +176,6 @@ class Surface:
                 self.points.append(x)
                 return x
         return None
-
-
-def _fitted(A, b):
-    """Least squares without the few equations of points beyond unknown bends, and the largest residual."""
-    for _ in range(_MAX_OUTLIERS + 1):
-        u = lapack.lstsq(A, b, rcond=None)[0]
-        off = np.abs(A @ u - b)
-        if off.max() < _MAX_RESIDUAL or len(A) <= A.shape[1] + 1:
-            break
-        free = 1.0 - np.sum(lapack.qr(A)[0] ** 2, axis=1)  # an outlier moves the fit towards itself
-        k = np.argmax(off**2 / np.maximum(free, BISECTION_ERROR))
-        A, b = np.delete(A, k, axis=0), np.delete(b, k)
-    return u, off.max()
-
-
-def _fits(logits, X, tol):
-    """Which boundary points X the logits explain up to an error of `tol`, relative to 1 + |x|."""
-    values = np.abs(np.diff(logits(X)))[:, 0]
-    one = np.column_stack([X, np.ones(len(X))])
-    m = len(logits.hyperplanes)
-    slopes = (logits.coef[:m, 1] * np.sign(one @ logits.hyperplanes.T)) @ logits.hyperplanes + logits.coef[m:, 1]
-    return values < tol * sizes(X) * np.linalg.norm(slopes[:, :-1], axis=1)
 
 
 def crossing(labels, x, n, step, pair, tol=None):

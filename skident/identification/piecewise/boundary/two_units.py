@@ -13,14 +13,16 @@ import numpy as np
 
 from skident.linalg import lapack
 
-from ...constants import APART, ON_UNIT
-from .growth import just_beyond
-from .joint import Logits
+from ...constants import APART, MIN_BEND, ON_UNIT
+from .logits import Logits
+from .surfaces import crossing
 
 __all__ = ["units_at_corner", "units_of_three", "without_linear_part"]
 
 _DEPENDENT = 3e-8  # distance of a normal from the span of two others that are accurate to 1e-9 or better
 _N_POINTS = 5  # beyond a corner, which determine two scales (statistics)
+_NEAR_BEND = 0.02  # distance of these points beyond the bend
+_ASIDE = 0.3  # of that distance, aside
 _FITS = 1e-8  # residual of these scales, relative to the largest value
 _MIN_PART = 1e-4  # of a normal in the combination; smaller ones are no bends
 
@@ -44,7 +46,7 @@ def units_at_corner(labels, base, one, two, x, d, rng):
     """
     if len(x) < 3:
         return None, []  # planes through points in the plane fit anyway
-    Y = just_beyond(labels, one.plane, base.pair, x, d, rng, _N_POINTS)
+    Y = _just_beyond(labels, one.plane, base.pair, x, d, rng)
     if not len(Y):
         return None, []
     Z = np.column_stack([Y, np.ones(len(Y))]) @ np.column_stack([one.plane, two.plane, base.plane])
@@ -56,6 +58,20 @@ def units_at_corner(labels, base, one, two, x, d, rng):
     H /= np.linalg.norm(H[:, :-1], axis=1)[:, None]
     on = abs(H[1] @ np.append(x, 1.0)) < ON_UNIT * (1 + np.linalg.norm(x))
     return (H if on else None), Y
+
+
+def _just_beyond(labels, plane, pair, x, d, rng):
+    """Boundary points (n, D), few or none, beyond the bend at x, off the facet before it."""
+    n, Y = plane[:-1] / np.linalg.norm(plane[:-1]), []
+    for _ in range(_N_POINTS):
+        t = rng.standard_normal(len(x))
+        t -= (t @ n) * n
+        q = x + _NEAR_BEND * (d + _ASIDE * t / np.linalg.norm(t))
+        y = crossing(labels, q, n, 0.25 * _NEAR_BEND, pair)
+        if y is None or abs(plane @ np.append(y, 1.0)) < MIN_BEND * _NEAR_BEND * np.linalg.norm(plane[:-1]):
+            return []
+        Y.append(y)
+    return Y
 
 
 def units_of_three(one, middle, two):

@@ -16,7 +16,6 @@ _MEET_TOL = 3e-8  # sine of the angle of two pencils up to which they meet; norm
 _ON_TOL = 1e-5  # distance of a bend from the hyperplane of its unit, relative to 1 + |x|
 _RIDGE_TOL = 1e-6  # distance of a point from both planes of its pencil, relative to 1 + |x|
 _SAME = 1e-5  # distance of two hyperplanes (unit normals) that count as one
-_TWINS = 1e-4  # `_SAME` distance at which one of two recovered hyperplanes is an error of the other
 
 
 @dataclass(frozen=True)
@@ -43,15 +42,6 @@ class Units:
         H = self.hyperplanes
         apart = np.minimum(np.abs(H - w).max(axis=1, initial=0.0), np.abs(H + w).max(axis=1, initial=0.0))
         return bool(np.any(apart < _SAME * np.abs(w).max()))
-
-    def twins(self):
-        """Pairs (j, k), j < k, of hyperplanes so close that one of them is an error; each k once, the last first."""
-        H, pairs = self.hyperplanes, []
-        for k in range(len(H) - 1, 0, -1):
-            apart = np.minimum(np.abs(H[:k] - H[k]).max(axis=1), np.abs(H[:k] + H[k]).max(axis=1))
-            if apart.min() < _TWINS * np.abs(H[k]).max():
-                pairs.append((int(np.argmin(apart)), k))
-        return pairs
 
     def state(self):
         """Hyperplanes and pencils, to return to."""
