@@ -11,8 +11,10 @@ from skident.network import FeedforwardNetwork, PartlyLinear, get_activation
 from skident.oracle import NotIdentified, OutOfBudgetError
 from skident.oracle.clipping import detect_clipped_inputs
 
-from ..attempt import design_where_units_vary, polished_attempt
+from ..attempt import Attempt, design_where_units_vary, max_error_over_deviation, polished_attempt
+from ..constants import COARSE
 from ..saturating.downstream import fit_smallest_downstream
+from ..saturating.noisy import find_noisy_network, queries_of_noisy_network
 from ..saturating.separate_inputs import steps_of_sequence
 from ..smooth.single_layer import with_biases_from_profiles
 from .hidden_coordinates import ROUTE as hidden_coordinates_route
@@ -28,6 +30,7 @@ _POLISHABLE_NOISY = 1e-2  # `_POLISHABLE` with noise
 _MAX_ROUNDING = 1e-5  # relative noise up to which profiles improve the first layer: float32
 _NO_DEEPER = 1e-7  # error below which no deeper network is tried: rounding of a polish
 _SPARE_UNITS = 8  # units above `max_neurons` of a fit that is polished and pruned again (tuned on 4-3-4-1 networks)
+_COST_MARGIN = 1.5  # queries that outputs with large errors may take over those of the units detected first
 _MAX_ERROR = 1e-3  # error above which a network of unknown widths is no result
 _SMALL_SEARCH = 60  # parameters that set the number of starts for two hidden layers (budget)
 _DEEP_SEARCH = 30  # `_SMALL_SEARCH` for more hidden layers
@@ -69,7 +72,7 @@ class UnknownWidths:
         if first is None:
             return None
         problem = problem.allowing(len(first.biases))
-        best = _best_network(problem, first)
+        best = _noisy_network(problem, first) or _best_network(problem, first)
         if best is not None and best.error <= max(problem.accepted_error, _MAX_ERROR):
             return best
         m_1, max_neurons = len(first.biases), problem.options.max_neurons
@@ -86,6 +89,24 @@ class UnknownWidths:
 
 
 METHOD = UnknownWidths()
+
+
+def _noisy_network(problem, first):
+    """The attempt of one hidden layer and one output with large errors; None if it does not apply or explain these."""
+    oracle, accuracy = problem.oracle, problem.oracle.accuracy
+    applies = problem.activations[1] == "identity" and oracle.n_outputs == 1 and not oracle.restricted
+    applies &= oracle.response != "predict_proba" and not accuracy.exact and accuracy.is_plausible
+    affordable = _COST_MARGIN * queries_of_noisy_network(*first.weights.shape) < oracle.budget.queries_left
+    if not applies or accuracy.relative_error < COARSE or not affordable:
+        return None
+    with problem.log.stage("one hidden layer (noisy outputs)", oracle) as entry:
+        found = find_noisy_network(oracle, first, problem.activations[0], problem.rng)
+        entry["residual"] = None if found is None else found.scale
+    if found is None:
+        return None
+    held_out, method = problem.held_out, "saturation, noisy outputs"
+    error = max_error_over_deviation(held_out.outputs, found.network(held_out.inputs))
+    return Attempt(found.network, error, "polish", found.scale, method, minimal=True, sample=found.sample)
 
 
 def _best_network(problem, first):
