@@ -27,7 +27,6 @@ __all__ = [
     "GrowPruneLimits",
     "damp",
     "grow_and_prune",
-    "grow_missing_units",
     "prune_within_tolerance",
     "removal_losses",
 ]
@@ -40,7 +39,6 @@ _IMPROVED = 0.999  # part of the cost that a cycle has to leave at most
 _RANDOM_REMOVALS = 3  # failures after which the unit to remove is drawn, no longer the cheapest
 _MAX_FAILURES = 12  # failures in a row after which another start is made
 _FREE_NORMS_RESIDUAL = 1e-4  # relative residual below which the norms of known units are fitted too
-_UNITS_TRIED = 8  # missing units that are tried (budget)
 _REMOVALS_TRIED = 3  # units whose removal is tried before another network of the smaller width is sought
 _CYCLES_PER_WIDTH = 12  # of that search: a start at the true width took about ten
 _MIN_SQUARE = 1e-20  # mean square of a candidate's part outside the tangent space: rounding
@@ -87,27 +85,6 @@ def grow_and_prune(problem, free_problem, biases, n_units, rng, limits=None):
             if least < limits.tol or done >= limits.n_cycles or limits.late:
                 break
     return best, least, done
-
-
-def grow_missing_units(problem, params, n_most, rng, limits):
-    """Parameters (P,) with up to `n_most` more hidden units, one at a time, and the residual: ends below `limits.tol`.
-
-    For a fit that explains nearly all of the outputs: of some units that are tried, the one that leaves least stays.
-    """
-    least = np.inf
-    with one_blas_thread():
-        for _ in range(n_most):
-            wider, cost = None, np.inf
-            for failures in range(_UNITS_TRIED):
-                trial, left = _fit(problem, _grown(problem, params, 1, rng, failures), REFIT_STEPS, limits)
-                if left < cost:
-                    wider, cost = trial, left
-                if cost < limits.tol**2 * problem.total or limits.late:
-                    break
-            params, least = wider, float(np.sqrt(cost / problem.total))
-            if least < limits.tol or limits.late:
-                break
-    return params, least
 
 
 def prune_within_tolerance(problem, params, rng, limits):

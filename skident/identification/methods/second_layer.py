@@ -12,7 +12,6 @@ from skident.oracle import BlackBoxError, NotIdentified
 
 from ..attempt import polished_attempt
 from ..constants import FEW_OUTPUTS, TIME_SHARE
-from ..saturating.norms import norms_from_tails
 from ..smooth.by_fit import fit_design, recover_by_fit, wide_fit_design
 from ..smooth.cube import Cube, preactivations_of
 from ..smooth.design import cheapest_design
@@ -91,16 +90,13 @@ def second_layer_from_faces(problem, first, n_units=None):
     """A `RecoveredNetwork` with two hidden layers behind a `FirstLayer`; None if faces show no second layer.
 
     `n_units` is the width of the second layer, None if unknown; there are fewer units if the others are dead. If units
-    are shown but no network fits, norms of the first layer may be wrong, as in front of steep units.
+    are shown but no network fits, other faces follow.
     """
-    name, m_1 = problem.activations[0], len(first.biases)
-    if not _outputs_suffice(problem) or not _faces_apply(problem, m_1, n_units):
+    if not _outputs_suffice(problem) or not _faces_apply(problem, len(first.biases), n_units):
         return None
-    for attempt in range(_FACE_ATTEMPTS):
+    for _ in range(_FACE_ATTEMPTS):
         with problem.log.stage("second layer (faces)", problem.oracle, len(first.biases), "units") as entry:
             try:
-                if attempt == 1:
-                    first = norms_from_tails(problem.oracle, first, name, problem.rng)
                 found = recover_two_layers(_cube(problem, first), n_units)
                 entry["residual"], entry["seen"] = found.residual, found.network.layer_widths[1]
                 return _with_output(found, problem.activations[1])

@@ -20,7 +20,6 @@ from ..constants import FEW_OUTPUTS
 from .cube import RecoveredNetwork, preactivations_of
 
 __all__ = [
-    "MAX_PARAMETERS",
     "FitDesign",
     "fit_design",
     "query_where_few_units_are_free",
@@ -30,7 +29,7 @@ __all__ = [
 
 _OUTPUTS_PER_PARAMETER = 3.5  # overdetermined, so that a wrong minimum shows
 _MORE_QUERIES = 30  # in addition, for the smallest networks
-MAX_PARAMETERS = 700  # beyond, a step takes seconds
+_MAX_PARAMETERS = 700  # beyond, a step takes seconds
 _MAX_WIDE_PARAMETERS = 12_000  # budget: a step takes 20 s
 _MIN_DISTANCE = 0.3  # of random points from the center, in units of 1 / (typical weight norm): near the center
 _MAX_DISTANCE = 1e3  # same: nearly all units are saturated there
@@ -66,7 +65,7 @@ def fit_design(n_inputs, widths):
     """The design for widths ``(m_1, m_2, m_L)``; None if a fit would be too slow."""
     m_1, m_2, m_L = widths
     n_parameters = m_1 + (m_1 + 1) * m_2 + (m_2 + 1) * m_L
-    if n_inputs < 2 or n_parameters > MAX_PARAMETERS:
+    if n_inputs < 2 or n_parameters > _MAX_PARAMETERS:
         return None
     n_cycles = int(np.clip(_WORK / n_parameters**2, _MIN_CYCLES, _MAX_CYCLES))
     return FitDesign(int(_OUTPUTS_PER_PARAMETER * n_parameters / m_L) + _MORE_QUERIES, n_cycles, m_2)
