@@ -188,7 +188,7 @@ def query_edges(cube, n_places=_PLACES):
 def edges_of(cube, i, nodes=NODES, n_places=_PLACES):
     """Outputs (e, n, P) along edges of a unit, and first-layer outputs (e, m) of the others."""
     low, high = cube.g.limits
-    face = cube.face([i], n_places, _RAYS)
+    face = cube.face([i], n_places, _RAYS, between=False)
     if not len(face.points):
         raise NotIdentified("second layer", "saturation", "no far inputs saturate all first-layer units but one.")
     face = face[np.arange(n_places) % len(face.points)]
