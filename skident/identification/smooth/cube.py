@@ -143,7 +143,7 @@ class Cube:
     def face(self, free, n, n_rays=_RAYS, between=True):
         """The `Face` of units `free`, of at most n points with different signs of the other units, the nearest ones.
 
-        With m <= D all pre-activations are chosen. Where there are few signs, half of them lie `between` if that is true.
+        With m <= D all pre-activations are chosen. Where there are few signs, half of them lie `between`.
         """
         free, (D, m) = np.asarray(free, dtype=int), self.shape
         others = np.setdiff1d(np.arange(m), free)
