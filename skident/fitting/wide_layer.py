@@ -29,6 +29,7 @@ _LATE_EVERY = 1000  # steps between checks of the time
 _REMOVED = 4.0  # times the cost, that the removal of units may leave: stochastic steps have not converged
 _KEPT = 0.65  # of the units, that remain at least: some find weak units of trained networks only later
 _WIDE_STEPS = 500  # of the wide fit at most: units of sigmoids are nearly linear
+_LARGE_STEPS = 120  # same after stochastic steps (budget)
 _WIDE_RESIDUAL = 2e-5  # relative, at which it ends: every unit is detected, and redundant ones only slow it down
 _SLOW_GAIN = 0.3  # the wide fit ends when `_SLOW_STEPS` steps lower the cost by less than this part
 _SLOW_STEPS = 6  # see _SLOW_GAIN
@@ -69,10 +70,11 @@ def fit_wide_layer(problem, n_units, width, rng, limits):
     with one_blas_thread():
         params = _start(problem, width, rng)
         require_memory(bytes_of_wide_fit(len(params)), f"the fit of {len(params)} parameters")
-        if len(params) > DENSE_PARAMETERS:
+        large = len(params) > DENSE_PARAMETERS
+        if large:
             params = _by_adam(problem, params, rng, limits)
             params = _without_units_that_others_replace(problem, params, n_units)
-        params, cost = _fit(problem, params, _WIDE_STEPS, _WIDE_RESIDUAL, limits)
+        params, cost = _fit(problem, params, _LARGE_STEPS if large else _WIDE_STEPS, _WIDE_RESIDUAL, limits)
         found = cost < _FOUND_RESIDUAL**2 * problem.total
         for _ in range(_REDUCTIONS if found else 0):
             fewer = _reduced(problem, params, n_units, max(cost, limits.tol**2 * problem.total))
