@@ -14,7 +14,7 @@ from skident.oracle import NotIdentified
 from ..saturating.norms import LONGEST
 from .cube import preactivations_of
 
-__all__ = ["NODES", "START_GRID", "Edges", "edges_of", "query_edges"]
+__all__ = ["NODES", "Edges", "edges_of", "query_edges"]
 
 NODES = np.sinh(np.linspace(-3.0, 3.0, 36))  # pre-activations along an edge: |z| up to 10, dense near 0
 _PLACES = 2  # edges per unit
@@ -27,7 +27,6 @@ _MINIMA = 3  # of the trials around which finer ones are compared
 _FINER = 17  # finer trials around each
 _ZOOMS = 9  # budget: a step of 0.07 becomes one of 1e-9
 _FALLING = 0.9  # part of the cost that two rounds of finer trials leave at most, else they end
-START_GRID = np.array([(u, v) for u in np.linspace(-2.7, 2.7, 19) for v in np.linspace(-2.5, 2.5, 11)])  # of starts
 _TAIL = 0.1  # share of the change on either side of the middle
 _OFF_CENTER = 1.0  # pre-activation from which on a hyperplane is off its unit's center
 _MAX_FACTOR = 2.5  # between a norm and the one of the middle of the change: steep units narrow it
