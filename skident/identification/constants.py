@@ -101,6 +101,7 @@ TIGHT_RANK_TOL = 1e-12  # singular value over the largest, below which it is rou
 TIME_SHARE = 0.5  # of `max_seconds` for one method (budget); the rest is for the polish and other methods
 TOLERATED = 0.5  # share of the residuals that counts as errors of the outputs
 TRIES = 3  # of a random step that rarely fails (budget)
+VERIFIED_TOL = 8.0  # errors up to which outputs follow a chord, or both pieces beside a boundary
 VERY_FAR = 1e6  # standard deviations: logits of ReLU networks are beyond 40 there, units 1e-6 of a radian wide
 WEAK_RIDGE = 1e-9  # of equations scaled to unit diagonal, from noisy outputs: directions that none of them determines
 WHOLE_SHARE = 0.97  # of explained outputs above which hardly any unit is missing

@@ -51,6 +51,10 @@ class Circle:
         """Unit vectors (n, D) along the circle, towards larger angles (n,)."""
         return Circle(self.frame, 1.0).at(angles + 0.5 * np.pi)
 
+    def larger(self, factor):
+        """The circle in the same plane with `factor` times the radius."""
+        return Circle(self.frame, factor * self.radius)
+
     def crossings(self, weights, biases):
         """Angles (m,) where hyperplanes ``weights.T u + biases = 0`` cross the half circle, and slopes (m,) there.
 

@@ -35,6 +35,9 @@ _SAME_GROUPED = 1e-6  # `_ONE_UNIT` for directions from groups, whose errors are
 _MAX_SAME = 0.1  # `_ONE_UNIT` with noise, however large the errors
 _SIGMAS = 6.0  # standard errors of a direction within which it may be another one
 _REMEASURE = 30.0  # times the median error, beyond which a direction is measured again on another circle
+_ZOOM = 30.0  # growth of the radius on which overlapping steps are resolved
+_MAX_ZOOMS = 2  # such circles: 900 times the distance between two steps
+_ZOOM_EDGES = 13  # of the initial intervals about a step on a larger circle
 _RANGE_SAMPLES = 8  # queries that measure the outputs' range far out
 _UNITS_PER_INPUT = 2  # m_1 / D that the radius allows for if m_1 is unknown
 _STEP_DISTANCE = 4.5  # radius per unit and tail, so that nine steps in ten do not overlap
@@ -254,17 +257,34 @@ class _Search:
         errors = errors * np.linalg.norm(weights, axis=0) * radius
         rough = self.noisy or self.grouped is not None
         margins = _SIGMAS * errors / np.maximum(slopes, np.finfo(float).tiny) if rough else 0.0 * angles
-        with self.count("scan"):
-            edges, skipped = grid_without(angles, slopes, margins)
-            steps = scan(lambda angles: self._query(circle.at(angles)), edges, skipped, self.noisy)
+        steps = self._scan(circle, *grid_without(angles, slopes, margins))
         new = [s for s, known in zip(steps, known_steps(steps, angles, margins)) if not known]
         self.n_steps = max(self.n_steps, len(new) + len(angles))
-        return len(steps) + len(angles), self._resolve(circle, new)
+        failed = self._resolve(circle, new)
+        # Steps that overlap come apart on a larger circle, as far as noise and rounded inputs let them.
+        for _ in range(0 if self.noisy else _MAX_ZOOMS):
+            if not failed:
+                break
+            circle = circle.larger(_ZOOM)
+            failed = self._resolve(circle, [s for f in failed for s in self._zoom(circle, f)])
+        return len(steps) + len(angles), len(failed)
+
+    def _scan(self, circle, edges, skipped):
+        with self.count("scan"):
+            return scan(lambda angles: self._query(circle.at(angles)), edges, skipped, self.noisy)
+
+    def _zoom(self, circle, step):
+        """The steps near an unresolved one on a larger circle; a jump stays one."""
+        if not np.isfinite(step.rate):
+            return [step]
+        width = step.right - step.left
+        edges = np.linspace(step.left - width, step.right + width, _ZOOM_EDGES)
+        return self._scan(circle, edges, np.zeros(_ZOOM_EDGES - 1, dtype=bool))
 
     def _resolve(self, circle, steps):
-        """Add the units of steps; returns the number of steps that are not a single unit's."""
+        """Add the units of steps; returns the steps that are not a single unit's."""
         if not steps:
-            return 0
+            return []
         size = group_size(self.oracle.n_inputs, len(steps[0].before), len(steps))
         # Only with the steps of all units: where a group moves, all others have to be known to be saturated.
         if self.grouped is not None and not self.noisy and not self.units and size and len(steps) > 2:
@@ -272,10 +292,10 @@ class _Search:
         else:
             z_noises = [unit.z_noise for unit in self.units]
             estimates = resolve_steps(self._query, circle, steps, self.rng, self.noisy, self.count, z_noises)
-        single = [estimate for estimate in estimates if estimate is not None]
-        for estimate in single:
-            self._merge(estimate)
-        return len(steps) - len(single)
+        for estimate in estimates:
+            if estimate is not None:
+                self._merge(estimate)
+        return [s for s, estimate in zip(steps, estimates) if estimate is None]
 
     def _merge(self, new):
         """Add a unit if its direction is new; of two estimates of one unit keep the better one."""

@@ -17,6 +17,7 @@ def test_points_and_tangents(circle):
     U, T = circle.at(angles), circle.tangents(angles)
     np.testing.assert_allclose(np.linalg.norm(U, axis=1), 50.0)
     np.testing.assert_allclose(T, (circle.at(angles + 1e-6) - U) / 5e-5, atol=1e-5)
+    np.testing.assert_allclose(circle.larger(3.0).at(angles), 3.0 * U)
 
 
 def test_crossings_lie_on_the_hyperplanes(circle, rng):
@@ -36,7 +37,7 @@ def test_hyperplanes_out_of_reach(circle, rng):
 @pytest.mark.parametrize("known", [False, True])
 def test_steps_are_found_and_known_ones_left_out(circle, rng, known):
     """As many steps as hyperplanes, each at its place; none where all are known and sharp."""
-    circle = Circle(circle.frame, 100.0 * circle.radius)
+    circle = circle.larger(100.0)
     weights, outgoing = rng.standard_normal((6, 4)), rng.standard_normal((4, 3))
     angles, slopes = circle.crossings(weights, np.zeros(4))
     none = np.empty(0)
