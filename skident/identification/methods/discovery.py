@@ -12,7 +12,7 @@ from skident.oracle import NotIdentified, OutOfBudgetError
 from skident.oracle.clipping import detect_clipped_inputs
 
 from ..attempt import Attempt, design_where_units_vary, max_error_over_deviation, polished_attempt
-from ..constants import COARSE
+from ..constants import COARSE, COST_MARGIN
 from ..saturating.downstream import fit_smallest_downstream
 from ..saturating.noisy import find_noisy_network, queries_of_noisy_network
 from ..saturating.separate_inputs import steps_of_sequence
@@ -30,7 +30,6 @@ _POLISHABLE_NOISY = 1e-2  # `_POLISHABLE` with noise
 _MAX_ROUNDING = 1e-5  # relative noise up to which profiles improve the first layer: float32
 _NO_DEEPER = 1e-7  # error below which no deeper network is tried: rounding of a polish
 _SPARE_UNITS = 8  # units above `max_neurons` of a fit that is polished and pruned again (tuned on 4-3-4-1 networks)
-_COST_MARGIN = 1.5  # queries that outputs with large errors may take over those of the units detected first
 _MAX_ERROR = 1e-3  # error above which a network of unknown widths is no result
 _SMALL_SEARCH = 60  # parameters that set the number of starts for two hidden layers (budget)
 _DEEP_SEARCH = 30  # `_SMALL_SEARCH` for more hidden layers
@@ -96,7 +95,7 @@ def _noisy_network(problem, first):
     oracle, accuracy = problem.oracle, problem.oracle.accuracy
     applies = problem.activations[1] == "identity" and oracle.n_outputs == 1 and not oracle.restricted
     applies &= oracle.response != "predict_proba" and not accuracy.exact and accuracy.is_plausible
-    affordable = _COST_MARGIN * queries_of_noisy_network(*first.weights.shape) < oracle.budget.queries_left
+    affordable = COST_MARGIN * queries_of_noisy_network(*first.weights.shape) < oracle.budget.queries_left
     if not applies or accuracy.relative_error < COARSE or not affordable:
         return None
     with problem.log.stage("one hidden layer (noisy outputs)", oracle) as entry:

@@ -9,7 +9,7 @@ from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import BlackBoxError, NotIdentified
 
 from ..attempt import polished_attempt
-from ..constants import FEW_OUTPUTS, TIME_SHARE
+from ..constants import COST_MARGIN, FEW_OUTPUTS, TIME_SHARE
 from ..smooth.by_fit import fit_design, recover_by_fit
 from ..smooth.cube import Cube, preactivations_of
 from ..smooth.design import cheapest_design
@@ -20,7 +20,6 @@ __all__ = ["METHOD", "ROUTE", "applies", "is_cheapest", "second_layer_from_faces
 
 _ACTIVATIONS = ("tanh", "sigmoid", "erf")
 _VERTEX_RATIO = 4  # second-layer units per output up to which vertices determine them
-_COST_MARGIN = 1.5  # queries that may be needed over those of the design
 _FACE_ATTEMPTS = 3  # budget
 _UNIT_QUERIES = 90  # queries per first-layer unit for norms and biases
 _MAX_DISTANCE = 1e6  # of queries: a direction is good to 1e-9
@@ -110,7 +109,7 @@ def _faces_apply(problem, m_1, n_units):
     if problem.held_out.noise_std is not None or (design is None and n_units is not None):
         return False
     n_queries = _UNIT_QUERIES * m_1 + (0 if design is None else design.n_queries)
-    return _COST_MARGIN * n_queries < oracle.budget.queries_left
+    return COST_MARGIN * n_queries < oracle.budget.queries_left
 
 
 def _fit_design(problem, m_1, n_units):
@@ -122,7 +121,7 @@ def _fit_design(problem, m_1, n_units):
     if n_units is None and problem.held_out.noise_std is None:
         return None
     design = fit_design(oracle.n_inputs, (m_1, n_units or m_1, oracle.n_outputs))
-    affordable = design is not None and _COST_MARGIN * design.n_queries < oracle.budget.queries_left
+    affordable = design is not None and COST_MARGIN * design.n_queries < oracle.budget.queries_left
     return design.with_starts(problem.options.n_starts) if affordable else None
 
 

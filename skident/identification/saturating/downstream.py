@@ -33,7 +33,6 @@ __all__ = [
 _FAR_INPUTS = 40_000  # random far inputs among which different vertices are chosen: no queries, 0.1 s
 _MAX_VERTICES = 3000  # queried of them; budget
 _EDGE_ROUNDS = ((1.2, 40), (1.5, 80), (2.0, 80))  # (width factor, starts) of `network_through`: vertices fit quickly
-_FARTHEST = 1e6  # distance of edges from the origin: an error of 1e-9 of a direction moves hyperplanes by 1e-3
 _EDGES = 8  # edges per unit: with m_1 > D, few signs of the others can be reached from each
 _STOPPING = Stopping(max_iter=100, target=1e-13, patience=30, gain=0.9)  # of the fit on edges, to rounding
 _SPREAD = 1.0  # standard deviation of first-layer pre-activations in the interior
@@ -209,7 +208,7 @@ def network_on_edges(oracle, first, network, rng):
     and the layers after them follows. The residual is the relative root mean square on the edges.
     ``8 * 36`` queries per unit, more for units whose hyperplane is off their center.
     """
-    farthest, m = min(_FARTHEST, 0.5 * oracle.reach), len(first.biases)
+    m, farthest = len(first.biases), min(Cube.farthest, 0.5 * oracle.reach)
     g, names = network.activations[0], (network.activation, network.output_activation)
     cube = Cube(oracle, first.weights, first.biases, g, network.n_outputs, rng, farthest)
     edges, cube = query_edges(cube, _EDGES)
