@@ -17,13 +17,13 @@ LINES = {
     "__main__": 3,
     "audit": 1134,
     "base": 626,
-    "budget": 245,
+    "budget": 244,
     "cli": 452,
     "compression": 309,
     "datasets": 304,
-    "fitting": 2550,
+    "fitting": 2259,
     "hierarchical": 3082,
-    "identification": 23913,
+    "identification": 23340,
     "inspection": 550,
     "landscape": 2927,
     "linalg": 956,
@@ -48,7 +48,7 @@ KERNELS = {
     "saddle": 5,
     "samples": 19,
 }
-CONSTANTS = {"budget": 428, "design": 2061, "rounding": 215, "statistical": 259, "tuned": 35}  # by class
+CONSTANTS = {"budget": 414, "design": 1992, "rounding": 208, "statistical": 254, "tuned": 35}  # by class
 _HOMES = ("linalg", "optim", "fitting")
 _NAMES = ("lstsq", "svd", "svdvals", "pinv")
 _FREE = 0.05  # share of the room that may be free, so that not every change has to count
