@@ -17,13 +17,13 @@ LINES = {
     "__main__": 3,
     "audit": 1134,
     "base": 626,
-    "budget": 245,
+    "budget": 244,
     "cli": 452,
     "compression": 309,
     "datasets": 304,
-    "fitting": 2550,
+    "fitting": 2259,
     "hierarchical": 3082,
-    "identification": 23368,
+    "identification": 22795,
     "inspection": 550,
     "landscape": 2927,
     "linalg": 956,
@@ -48,7 +48,7 @@ KERNELS = {
     "saddle": 5,
     "samples": 19,
 }
-CONSTANTS = {"budget": 415, "design": 2027, "rounding": 211, "statistical": 249, "tuned": 36}  # by class
+CONSTANTS = {"budget": 401, "design": 1958, "rounding": 204, "statistical": 244, "tuned": 36}  # by class
 _HOMES = ("linalg", "optim", "fitting")
 _NAMES = ("lstsq", "svd", "svdvals", "pinv")
 _FREE = 0.05  # share of the room that may be free, so that not every change has to count

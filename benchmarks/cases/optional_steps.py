@@ -41,12 +41,12 @@ _MANY, _SECOND = "identification.piecewise.many_layers", "identification.methods
 _SMOOTH = "tanh|sigmoid|erf|logistic"
 _PLACES = {  # name: rows, places and what stands there instead
     "second layer from faces": (_SMOOTH, {f"{_SECOND}:_faces_apply": _always(False)}),
-    "second layer by fits": (_SMOOTH, {f"{_SECOND}:_fit_designs": _always([])}),
+    "second layer by fits": (_SMOOTH, {f"{_SECOND}:_fit_design": _always(None)}),
     "three layers in hidden coordinates": (
         _SMOOTH,
         {f"{_METHODS}.discovery:two_layers_in_hidden_coordinates": _always(None)},
     ),
-    "noisy steps": (_SMOOTH, {f"{_METHODS}.noisy_steps:METHOD.refuses": _always("left out")}),
+    "joint fit to noisy outputs": (_SMOOTH, {f"{_METHODS}.discovery:_noisy_network": _always(None)}),
     "maxout": ("relu", {f"{_METHODS}.relu:_maxout": _refuses}),
     "automatic leaky reading": ("relu", {f"{_METHODS}.relu:_relu_or_leaky": _plain_relu}),
     "lines aimed at undecided signs": ("relu", {f"{_ENGINE}.layer_search:aimed_lines": _always([])}),

@@ -54,7 +54,6 @@ PREDICTED_ROWS = 2**16  # rows per block of a prediction (memory)
 PROGRESS = 0.5  # factor by which a restart or Newton step must lower the residual or slope
 RANGE_MARGIN = 0.25  # of the training range, added at either end: 20,000 new samples exceed it by a quarter
 REMOVAL_DAMPING = 1e-7  # where the losses of removals are predicted: roots of eps keep the inverse accurate
-REMOVAL_STEPS = 8  # of a fit without a unit (budget)
 RIDGE = 1e-12  # of normal equations scaled to unit diagonal: scales of units, and units that no row determines
 RIDGE_OF_PRODUCTS = 1e-10  # of a Gauss-Newton matrix relative to its diagonal: rounding of products is 1e-13
 ROOT_RANK_TOL = 1e-8  # singular value or pivot over the largest, below which it is rounding: root of eps

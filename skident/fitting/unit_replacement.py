@@ -15,12 +15,12 @@ from skident.budget.constants import (
     LEAST_DIVISOR,
     MAX_WEIGHT,
     REMOVAL_DAMPING,
+    RIDGE_OF_PRODUCTS,
 )
 from skident.linalg import lapack
 from skident.optim import Ending, WorkBudget, batched_levenberg_marquardt
 
 from .batched_fits import BatchedNetworkFits
-from .grow_and_prune import damp, removal_losses
 
 __all__ = ["ReplacementOptions", "replace_units"]
 
@@ -57,7 +57,7 @@ class _Tangent:
     indices: list
 
     def matrix(self, damping):
-        return damp(self.J.T @ self.J, damping)
+        return _damped(self.J.T @ self.J, damping)
 
 
 def replace_units(samples, architecture, x, rng, options=None):
@@ -196,7 +196,7 @@ def _outgoing(tangent, outputs, layer):
 
 
 def _losses(architecture, tangent, layer, samples):
-    """`removal_losses` of every unit of a layer."""
+    """`_removal_losses` of every unit of a layer."""
     fits, residuals, indices = BatchedNetworkFits(architecture, samples), [], []
     _, Y, weight = next(samples.blocks(len(tangent.U)))
     for k in range(tangent.layers[layer].shape[1]):
@@ -205,4 +205,26 @@ def _losses(architecture, tangent, layer, samples):
         without = np.concatenate([B.ravel() for B in layers])[None]
         residuals.append(fits.residuals(without, tangent.U, Y, weight)[0])
         indices.append(np.concatenate([tangent.indices[layer][:, k], tangent.indices[layer + 1][k]]))
-    return removal_losses(tangent.J, tangent.matrix(REMOVAL_DAMPING), residuals, indices)
+    return _removal_losses(tangent.J, tangent.matrix(REMOVAL_DAMPING), residuals, indices)
+
+
+def _damped(A, damping):
+    """Add a part of its own diagonal to a Gauss-Newton matrix A (P, P), in place."""
+    diagonal = np.diag(A)
+    A.flat[:: len(A) + 1] += damping * np.maximum(diagonal, RIDGE_OF_PRODUCTS * max(diagonal.max(), 1e-300))
+    return A
+
+
+def _removal_losses(J, A, residuals, indices):
+    """Predicted costs without each unit, all other parameters following to first order, (m,).
+
+    J (N, P) is the Jacobian and A (P, P) its damped Gram matrix. `residuals` (N,) are those without each unit, whose
+    parameters have the `indices` and stay fixed: a least-squares problem with constraints, by block elimination.
+    """
+    inverse, losses = lapack.inv(A), []
+    for left, fixed in zip(residuals, indices, strict=True):
+        g = J.T @ left
+        step = -inverse @ g
+        step -= inverse[:, fixed] @ lapack.solve(inverse[np.ix_(fixed, fixed)], step[fixed])
+        losses.append(left @ left + 2.0 * g @ step + step @ A @ step)
+    return np.array(losses)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
@@ -14,7 +17,7 @@ from skident.optim import DenseNormalEquations, levenberg_marquardt, one_blas_th
 from skident.optim.adam import Adam, batches
 from skident.optim.damped_cholesky import damped_cholesky
 
-__all__ = ["bytes_of_wide_fit", "fit_wide_layer", "losses_in_turn"]
+__all__ = ["WideFitLimits", "bytes_of_wide_fit", "fit_wide_layer", "losses_in_turn"]
 
 _WEIGHT_SIZE = 1.6  # standard deviation of a pre-activation of the start: at 0.6, fits of trained networks stall
 _RIDGE = 1e-4  # of the first output weights, relative to the units' outputs
@@ -25,7 +28,8 @@ _FIRST_RATE = 0.003  # `_RATE` of first-layer biases and norms, which are nearly
 _LATE_EVERY = 1000  # steps between checks of the time
 _REMOVED = 4.0  # times the cost, that the removal of units may leave: stochastic steps have not converged
 _KEPT = 0.65  # of the units, that remain at least: some find weak units of trained networks only later
-_WIDE_STEPS = 120  # of the wide fit at most
+_WIDE_STEPS = 500  # of the wide fit at most: units of sigmoids are nearly linear
+_LARGE_STEPS = 120  # same after stochastic steps (budget)
 _WIDE_RESIDUAL = 2e-5  # relative, at which it ends: every unit is detected, and redundant ones only slow it down
 _SLOW_GAIN = 0.3  # the wide fit ends when `_SLOW_STEPS` steps lower the cost by less than this part
 _SLOW_STEPS = 6  # see _SLOW_GAIN
@@ -36,12 +40,26 @@ _DOUBLE_BYTES = 3 * 8  # per entry of the matrix whose inverse gives losses
 _REDUCED_STEPS = 40  # of the fit at the final width
 
 
-def fit_wide_layer(problem, biases, n_units, width, rng, limits):
+@dataclass(frozen=True)
+class WideFitLimits:
+    """How long to go on, and the residual that ends it."""
+
+    deadline: float = np.inf  # of `time.perf_counter`, after which no step is made
+    tol: float = 1e-9  # relative root mean square residual below which units are not missed
+    target: float = 1e-12  # same, at which the last fit ends: no smaller one is possible
+    progress: Callable | None = None  # ``progress(n)`` with the number of steps of a fit
+
+    @property
+    def late(self):
+        """Whether no further step may be made."""
+        return time.perf_counter() >= self.deadline
+
+
+def fit_wide_layer(problem, n_units, width, rng, limits):
     """Parameters (P,) of a `DownstreamOfKnownUnits`, and their relative root mean square residual.
 
     A layer of `width` units is fitted by Levenberg-Marquardt from random weights, then reduced to `n_units`, or as far
-    as the outputs allow (None), and fitted again. `biases` (m_1,) are the first biases of the known
-    units; `limits` is a `GrowPruneLimits`, whose `tol` ends the last fit.
+    as the outputs allow (None), and fitted again, within `WideFitLimits`.
 
     With twice the true number of units and five outputs per parameter, all of 32 units were detected from 8 of 8 random
     starts; with 1.25 times from 1 of 4. Small weights at the start find those of trained networks in none. Steps
@@ -50,12 +68,13 @@ def fit_wide_layer(problem, biases, n_units, width, rng, limits):
     cost ``O(P)``, and narrowed.
     """
     with one_blas_thread():
-        params = _start(problem, biases, width, rng)
+        params = _start(problem, width, rng)
         require_memory(bytes_of_wide_fit(len(params)), f"the fit of {len(params)} parameters")
-        if len(params) > DENSE_PARAMETERS:
+        large = len(params) > DENSE_PARAMETERS
+        if large:
             params = _by_adam(problem, params, rng, limits)
             params = _without_units_that_others_replace(problem, params, n_units)
-        params, cost = _fit(problem, params, _WIDE_STEPS, _WIDE_RESIDUAL, limits)
+        params, cost = _fit(problem, params, _LARGE_STEPS if large else _WIDE_STEPS, _WIDE_RESIDUAL, limits)
         found = cost < _FOUND_RESIDUAL**2 * problem.total
         for _ in range(_REDUCTIONS if found else 0):
             fewer = _reduced(problem, params, n_units, max(cost, limits.tol**2 * problem.total))
@@ -73,9 +92,10 @@ def bytes_of_wide_fit(n_parameters):
     return 3 * 4 * n_parameters**2
 
 
-def _start(problem, biases, width, rng):
+def _start(problem, width, rng):
     """Random weights of the layer, and the output weights that fit the outputs best."""
-    norms, d = np.ones(problem.n_known), problem.n_known + 1
+    m_1, d = problem.n_known, problem.n_known + 1
+    biases, norms = np.zeros(m_1), np.ones(m_1)
     W = _WEIGHT_SIZE * rng.standard_normal((d, width)) / np.sqrt(d)
     features = problem.features(problem.join(biases, norms, W, np.zeros((width + 1, problem.Y.shape[1]))))
     G = np.column_stack([problem.activation(features @ W), np.ones(len(features))])
@@ -88,7 +108,7 @@ def _by_adam(problem, params, rng, limits):
     """Parameters after stochastic steps on all of them, in single precision."""
     parts = [part.astype(np.float32) for part in problem.split(params)]
     data = problem.Z.astype(np.float32), problem.Y.astype(np.float32)
-    adam = Adam(parts, (_FIRST_RATE, _FIRST_RATE * problem.norms_free, _RATE, _RATE))
+    adam = Adam(parts, (_FIRST_RATE, _FIRST_RATE, _RATE, _RATE))
     for step, (Z, Y) in zip(range(_ADAM_STEPS), batches(data, _BATCH, rng), strict=False):
         if step % _LATE_EVERY == 0 and limits.late:
             break
@@ -130,7 +150,8 @@ def _gradients(activation, parts, Z, Y):
 
 def _fit(problem, params, n_steps, residual, limits):
     """Steps of Levenberg-Marquardt until a relative residual is reached: parameters and cost."""
-    costs, done = [problem.cost(params)], _FOUND_RESIDUAL**2 * problem.total
+    found = _FOUND_RESIDUAL if len(params) > DENSE_PARAMETERS else max(residual, limits.tol)
+    costs, done = [problem.cost(params)], found**2 * problem.total
 
     def stop(n_iter, cost):
         costs.append(cost)

@@ -18,7 +18,6 @@ from .methods import (
     hidden_coordinates,
     linear,
     near_data,
-    noisy_steps,
     range_fit,
     relu,
     relu_limit,
@@ -95,7 +94,7 @@ def plan(problem):
         return _steps(problem, range_fit.METHOD, "input_range excludes the outputs far out, which count units")
     if problem.discover:
         steps = _steps(problem, discovery.METHOD, _reason(problem), discovery.VARIANTS)
-        steps = [*_linear_first(problem), *_noisy_first(problem), *steps]
+        steps = [*_linear_first(problem), *steps]
         near = "units that do not saturate may explain the outputs in one hidden layer"
         one_layer = problem.activations[1] == "identity"
         return [*steps, Step(hessians.METHOD, hessians.CENTER, near, fallback=True)] if one_layer else steps
@@ -113,12 +112,6 @@ def _linear_first(problem):
     logits = problem.oracle.response == "predict_proba"
     logits &= problem.detected is not None or problem.oracle.precision.kind == "decimals"
     return [Step(linear.METHOD, "", "logits may be linear")] if logits else []
-
-
-def _noisy_first(problem):
-    """One hidden layer from steps of the outputs, if these have large errors: derivatives are lost then."""
-    reason = "far units are steps, which errors of the outputs do not hide"
-    return [] if noisy_steps.METHOD.refuses(problem) else [Step(noisy_steps.METHOD, "", reason)]
 
 
 def _steps(problem, method, reason, variants=("",)):

@@ -210,11 +210,6 @@ class Problem:
         """Architecture with the problem's activations, and its widths unless others are given."""
         return Architecture(self.widths if widths is None else widths, *self.activations)
 
-    def gradients_give_biases(self, first):
-        """Whether gradients may determine the biases of a first layer: m_1 <= D, and a narrower second layer."""
-        m_1 = len(first.biases)
-        return m_1 <= self.oracle.n_inputs and (self.widths is None or self.widths[1] < m_1)
-
     def search(self, n_parameters, tol, callback: Callable | None = None):
         """Random starts for a fit of `n_parameters` up to a relative residual of `tol`, within the search time."""
         n_starts = self.options.n_starts

@@ -5,12 +5,11 @@ import pytest
 
 from skident.fitting import wide_layer
 from skident.fitting.downstream_of_known_units import DownstreamOfKnownUnits
-from skident.fitting.grow_and_prune import GrowPruneLimits
-from skident.fitting.wide_layer import fit_wide_layer, losses_in_turn
+from skident.fitting.wide_layer import WideFitLimits, fit_wide_layer, losses_in_turn
 from skident.network import get_activation
 
 TANH = get_activation("tanh")
-LIMITS = GrowPruneLimits(target=1e-8)
+LIMITS = WideFitLimits(target=1e-8)
 
 
 def planted(seed, n_units=6, n_samples=400):
@@ -18,7 +17,7 @@ def planted(seed, n_units=6, n_samples=400):
     rng = np.random.RandomState(seed)
     Z, W = 2.0 * rng.standard_normal((n_samples, 8)), 1.5 * rng.standard_normal((9, n_units)) / np.sqrt(8.0)
     Y = np.tanh(np.column_stack([np.tanh(Z), np.ones(n_samples)]) @ W) @ rng.standard_normal((n_units, 3))
-    return DownstreamOfKnownUnits(Z + 0.1, Y, TANH, norms_free=True), W, rng
+    return DownstreamOfKnownUnits(Z + 0.1, Y, TANH), W, rng
 
 
 @pytest.mark.parametrize("n_units", [6, None])
@@ -26,7 +25,7 @@ def test_planted_units_are_found_whether_their_number_is_given_or_not(n_units):
     found = 0
     for seed in range(6):
         problem, W, rng = planted(seed)
-        params, residual = fit_wide_layer(problem, np.zeros(8), n_units, 11, rng, LIMITS)
+        params, residual = fit_wide_layer(problem, n_units, 11, rng, LIMITS)
         biases, _, W_found, _ = problem.split(params)
         if residual < 1e-7 and W_found.shape == W.shape:
             found += 1
@@ -42,12 +41,12 @@ def test_a_large_layer_is_fitted_by_adam_and_narrowed_first(monkeypatch):
     found = 0
     for seed in range(3):
         problem, W, rng = planted(seed)
-        start = wide_layer._start(problem, np.zeros(8), 11, rng)
+        start = wide_layer._start(problem, 11, rng)
         params = wide_layer._by_adam(problem, start, rng, LIMITS)
         assert problem.cost(params) < 0.1 * problem.cost(start)
         narrow = wide_layer._without_units_that_others_replace(problem, params, 6)
         assert 6 <= problem.split(narrow)[2].shape[1] <= 11
-        params, residual = fit_wide_layer(problem, np.zeros(8), None, 11, rng, LIMITS)
+        params, residual = fit_wide_layer(problem, None, 11, rng, LIMITS)
         found += residual < 1e-7 and problem.split(params)[2].shape == W.shape
     assert found >= 2
 

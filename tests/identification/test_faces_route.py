@@ -169,7 +169,7 @@ def test_faces_out_of_an_input_range_leave_the_other_routes():
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_queries_that_do_not_suffice_leave_the_other_routes(monkeypatch):
-    monkeypatch.setattr(faces_route, "_COST_MARGIN", np.inf)
+    monkeypatch.setattr(faces_route, "COST_MARGIN", np.inf)
     model = identify(planted((10, 16, 16, 1), seed=3, scale=1.0), max_seconds=5.0, n_attempts=1, n_starts=1)
     assert all(stage.name != STAGE for stage in model.report_.stages)
 

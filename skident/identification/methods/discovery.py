@@ -11,8 +11,10 @@ from skident.network import FeedforwardNetwork, PartlyLinear, get_activation
 from skident.oracle import NotIdentified, OutOfBudgetError
 from skident.oracle.clipping import detect_clipped_inputs
 
-from ..attempt import design_where_units_vary, polished_attempt
+from ..attempt import Attempt, design_where_units_vary, max_error_over_deviation, polished_attempt
+from ..constants import COARSE, COST_MARGIN
 from ..saturating.downstream import fit_smallest_downstream
+from ..saturating.noisy import find_noisy_network, queries_of_noisy_network
 from ..saturating.separate_inputs import steps_of_sequence
 from ..smooth.single_layer import with_biases_from_profiles
 from .hidden_coordinates import ROUTE as hidden_coordinates_route
@@ -69,7 +71,7 @@ class UnknownWidths:
         if first is None:
             return None
         problem = problem.allowing(len(first.biases))
-        best = _best_network(problem, first)
+        best = _noisy_network(problem, first) or _best_network(problem, first)
         if best is not None and best.error <= max(problem.accepted_error, _MAX_ERROR):
             return best
         m_1, max_neurons = len(first.biases), problem.options.max_neurons
@@ -86,6 +88,24 @@ class UnknownWidths:
 
 
 METHOD = UnknownWidths()
+
+
+def _noisy_network(problem, first):
+    """The attempt of one hidden layer and one output with large errors; None if it does not apply or explain these."""
+    oracle, accuracy = problem.oracle, problem.oracle.accuracy
+    applies = problem.activations[1] == "identity" and oracle.n_outputs == 1 and not oracle.restricted
+    applies &= oracle.response != "predict_proba" and not accuracy.exact and accuracy.is_plausible
+    affordable = COST_MARGIN * queries_of_noisy_network(*first.weights.shape) < oracle.budget.queries_left
+    if not applies or accuracy.relative_error < COARSE or not affordable:
+        return None
+    with problem.log.stage("one hidden layer (noisy outputs)", oracle) as entry:
+        found = find_noisy_network(oracle, first, problem.activations[0], problem.rng)
+        entry["residual"] = None if found is None else found.scale
+    if found is None:
+        return None
+    held_out, method = problem.held_out, "saturation, noisy outputs"
+    error = max_error_over_deviation(held_out.outputs, found.network(held_out.inputs))
+    return Attempt(found.network, error, "polish", found.scale, method, minimal=True, sample=found.sample)
 
 
 def _best_network(problem, first):

@@ -12,9 +12,8 @@ from skident.oracle import NotIdentified, OutOfBudgetError
 from ..attempt import polished_attempt
 from ..constants import FEW_OUTPUTS
 from ..saturating.biases import find_first_biases, gradient_step
-from ..saturating.downstream import fit_downstream, prefers_small_starts
+from ..saturating.downstream import fit_downstream
 from ..saturating.first_layer import FirstLayer, refuse_surplus
-from ..saturating.norms import norms_from_tails
 
 __all__ = ["DETECTED_UNITS", "FEW_UNITS", "METHOD", "View", "exact_view", "fit_view", "variants", "vertices_suffice"]
 
@@ -54,7 +53,7 @@ class _Variant:
 
 
 _VARIANTS = {
-    "vertices if they suffice": _Variant(vertices_first=True, edges="several outputs or small starts"),
+    "vertices if they suffice": _Variant(vertices_first=True, edges="several outputs or three hidden layers"),
     "exact biases": _Variant(stem=True),
     "first layer again": _Variant(search_again=True, exact_biases=False, edges="always"),
     "first-layer biases fitted": _Variant(edges="never", stem=True),
@@ -169,7 +168,6 @@ def _choose_view(problem, first, variant):
     if variant.exact_biases or not _several_outputs(problem):
         view = exact_view(problem, first, problem.widths[1])
     if view is None:
-        first = _with_norms_from_tails(problem, first)
         edges = _observes_edges(problem, variant) and vertices_suffice(problem)
         stem = problem.widths[0] <= FEW_UNITS or variant.stem
         view = View("edges" if edges else "stem" if stem else "vertices", first)
@@ -178,17 +176,12 @@ def _choose_view(problem, first, variant):
 
 def _observes_edges(problem, variant):
     """Whether a variant observes edges, if there are enough vertices."""
+    if problem.oracle.response != "predict":  # logits are lost where all other units are saturated
+        return False
     if variant.edges in ("always", "never"):
         return variant.edges == "always"
-    small_starts = variant.edges.endswith("small starts") and prefers_small_starts(problem.architecture())
-    return _several_outputs(problem) or small_starts
-
-
-def _with_norms_from_tails(problem, first):
-    """The first layer with norms from tails: norms from the shape of a step are wrong if the next layer is steep."""
-    if problem.held_out.noise_std is not None:
-        return first
-    return norms_from_tails(problem.oracle, first, problem.activations[0], problem.rng)
+    deep = variant.edges.endswith("three hidden layers") and len(problem.widths) > 3
+    return _several_outputs(problem) or deep
 
 
 def _vertices_may_suffice(problem):
@@ -220,8 +213,6 @@ def exact_view(problem, first, second_width):
             noise=problem.held_out.relative_noise,
         )
         exact, width, residual = search(first)
-        if width is None and problem.held_out.noise_std is None and problem.gradients_give_biases(first):
-            exact, width, residual = search(_with_norms_from_tails(problem, first))
         accuracy = problem.held_out.accuracy
         rounding = accuracy.relative_error / gradient_step(accuracy) if accuracy.exact else 0.0
         good = max(_GOOD_RESIDUAL, _AMPLIFICATION * rounding)

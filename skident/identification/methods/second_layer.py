@@ -1,19 +1,16 @@
-"""Two hidden layers: the second one from faces of the cube of first-layer outputs, or from a fit."""
+"""Two hidden layers: the second one from faces of the cube of first-layer outputs, or from fits."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import replace
 
-import numpy as np
-
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import BlackBoxError, NotIdentified
 
 from ..attempt import polished_attempt
-from ..constants import FEW_OUTPUTS, TIME_SHARE
-from ..saturating.norms import norms_from_tails
-from ..smooth.by_fit import fit_design, recover_by_fit, wide_fit_design
+from ..constants import COST_MARGIN, FEW_OUTPUTS, TIME_SHARE
+from ..smooth.by_fit import fit_design, recover_by_fit
 from ..smooth.cube import Cube, preactivations_of
 from ..smooth.design import cheapest_design
 from ..smooth.engine import recover_two_layers
@@ -23,13 +20,10 @@ __all__ = ["METHOD", "ROUTE", "applies", "is_cheapest", "second_layer_from_faces
 
 _ACTIVATIONS = ("tanh", "sigmoid", "erf")
 _VERTEX_RATIO = 4  # second-layer units per output up to which vertices determine them
-_COST_MARGIN = 1.5  # queries that may be needed over those of the design
 _FACE_ATTEMPTS = 3  # budget
 _UNIT_QUERIES = 90  # queries per first-layer unit for norms and biases
 _MAX_DISTANCE = 1e6  # of queries: a direction is good to 1e-9
 _MAX_NOISE = 1e-4  # relative noise up to which the second layer is fitted: below it lie float32 and four decimals
-_WIDTH_FACTORS = (1.25, 2.0)  # with noise: widths fitted, over m_1; wider than needed is easier, then units are removed
-_WIDE_FACTOR = 2.0  # units of a wide fit over those of the second layer
 ROUTE = "saturation, faces"
 
 
@@ -38,7 +32,7 @@ def applies(problem):
     if problem.widths is None or len(problem.widths) != 3 or not _outputs_suffice(problem):
         return False
     m_1, m_2, _ = problem.widths
-    return _faces_apply(problem, m_1, m_2) or bool(_fit_designs(problem, m_1, m_2))
+    return _faces_apply(problem, m_1, m_2) or _fit_design(problem, m_1, m_2) is not None
 
 
 def is_cheapest(problem):
@@ -91,16 +85,13 @@ def second_layer_from_faces(problem, first, n_units=None):
     """A `RecoveredNetwork` with two hidden layers behind a `FirstLayer`; None if faces show no second layer.
 
     `n_units` is the width of the second layer, None if unknown; there are fewer units if the others are dead. If units
-    are shown but no network fits, norms of the first layer may be wrong, as in front of steep units.
+    are shown but no network fits, other faces follow.
     """
-    name, m_1 = problem.activations[0], len(first.biases)
-    if not _outputs_suffice(problem) or not _faces_apply(problem, m_1, n_units):
+    if not _outputs_suffice(problem) or not _faces_apply(problem, len(first.biases), n_units):
         return None
-    for attempt in range(_FACE_ATTEMPTS):
+    for _ in range(_FACE_ATTEMPTS):
         with problem.log.stage("second layer (faces)", problem.oracle, len(first.biases), "units") as entry:
             try:
-                if attempt == 1:
-                    first = norms_from_tails(problem.oracle, first, name, problem.rng)
                 found = recover_two_layers(_cube(problem, first), n_units)
                 entry["residual"], entry["seen"] = found.residual, found.network.layer_widths[1]
                 return _with_output(found, problem.activations[1])
@@ -118,37 +109,36 @@ def _faces_apply(problem, m_1, n_units):
     if problem.held_out.noise_std is not None or (design is None and n_units is not None):
         return False
     n_queries = _UNIT_QUERIES * m_1 + (0 if design is None else design.n_queries)
-    return _COST_MARGIN * n_queries < oracle.budget.queries_left
+    return COST_MARGIN * n_queries < oracle.budget.queries_left
 
 
-def _fit_designs(problem, m_1, n_units):
-    """Designs of fits for which the queries left suffice: of an unknown width only if outputs have errors."""
-    oracle, noisy = problem.oracle, problem.held_out.noise_std is not None
-    D, m_L, most = oracle.n_inputs, oracle.n_outputs, problem.max_neurons(m_1) - m_1
-    widths = [n_units] if n_units is not None else [int(np.ceil(f * m_1)) for f in _WIDTH_FACTORS if noisy]
-    designs = [fit_design(D, (m_1, width, m_L)) for width in widths if n_units is not None or width <= most]
-    if noisy and designs and designs[0] is None:  # a wide fit has twice as many units
-        designs = [wide_fit_design(D, (m_1, int(_WIDE_FACTOR * (n_units or m_1)), m_L))]
-    left = oracle.budget.queries_left
-    return [design for design in designs if design is not None and _COST_MARGIN * design.n_queries < left]
+def _fit_design(problem, m_1, n_units):
+    """The design of a fit for which the queries left suffice, or None: of an unknown width only if outputs have errors.
+
+    Units beyond those of the first layer are then removed.
+    """
+    oracle = problem.oracle
+    if n_units is None and problem.held_out.noise_std is None:
+        return None
+    design = fit_design(oracle.n_inputs, (m_1, n_units or m_1, oracle.n_outputs))
+    affordable = design is not None and COST_MARGIN * design.n_queries < oracle.budget.queries_left
+    return design.with_starts(problem.options.n_starts) if affordable else None
 
 
 def second_layer_from_fit(problem, first, n_units=None):
-    """A `RecoveredNetwork` from growing and pruning a fit; None if none explains the outputs."""
-    if not _outputs_suffice(problem):
+    """A `RecoveredNetwork` from fits of a wide layer that is reduced; None if none explains the outputs."""
+    design = _fit_design(problem, len(first.biases), n_units) if _outputs_suffice(problem) else None
+    if design is None:
         return None
-    for design in _fit_designs(problem, len(first.biases), n_units):
-        with problem.log.stage("second layer (fit)", problem.oracle, None, "cycles") as entry:
-            try:
-                deadline = problem.oracle.budget.share(TIME_SHARE)
-                g = get_activation(problem.activations[0])
-                cube = _cube(problem, exact_directions(problem.oracle, first, g, problem.rng))
-                design = design.with_starts(problem.options.n_starts)
-                found = recover_by_fit(cube, design, n_units, deadline=deadline, progress=entry["progress"])
-                entry["residual"], entry["seen"] = found.residual, found.network.layer_widths[1]
-                return _with_output(found, problem.activations[1])
-            except (NotIdentified, BlackBoxError) as error:
-                entry["failed"] = str(error)
+    with problem.log.stage("second layer (fit)", problem.oracle, None, "steps") as entry:
+        try:
+            deadline, g = problem.oracle.budget.share(TIME_SHARE), get_activation(problem.activations[0])
+            cube = _cube(problem, exact_directions(problem.oracle, first, g, problem.rng))
+            found = recover_by_fit(cube, design, n_units, deadline=deadline, progress=entry["progress"])
+            entry["residual"], entry["seen"] = found.residual, found.network.layer_widths[1]
+            return _with_output(found, problem.activations[1])
+        except (NotIdentified, BlackBoxError) as error:
+            entry["failed"] = str(error)
     return None
 
 

@@ -8,19 +8,18 @@ import numpy as np
 
 from skident.budget import check_deadline
 from skident.budget.constants import BLOCK_ENTRIES, MAX_CONDITION
+from skident.fitting.directions_at_saturation import EXPONENTIAL_RATES
 from skident.linalg import lapack
 from skident.network import get_activation
 
 from ..constants import POINTS_PER_UNIT
 from ..query_points import query_block
-from .norms import EXPONENTIAL_RATES
 
 __all__ = [
     "BiasesFromGradients",
     "biases_from_gradients",
     "find_first_biases",
     "gradient_step",
-    "null_dimension",
     "preactivation_gradients",
 ]
 
@@ -37,7 +36,6 @@ _MAX_ITER = 6  # Gauss-Newton steps: quadratic convergence from the closed form
 _NOT_BETTER = 0.5  # part of the residual before a step that ends the iteration if it is exceeded
 _MAX_BIAS_STEP = 0.5  # per Gauss-Newton step, in z
 _MAX_SCALE_STEP = 0.2  # per Gauss-Newton step, relative
-_DIMENSION_GAP = 0.05  # ratio of singular values at a gap: errors of norms, 1e-5, leave small values, not zeros
 _MIN_POINTS = 20  # at which gradients are taken
 
 
@@ -209,19 +207,3 @@ def _differences(oracle, U, moves, step):
     """Derivatives (n, m_L, k) at points U (n, D), from four moves (4, k, D) per unit."""
     Y = query_block(oracle, U[:, None, None] + moves)
     return np.swapaxes((Y[:, 0] - 8.0 * Y[:, 1] + 8.0 * Y[:, 2] - Y[:, 3]) / (12.0 * step), 1, 2)
-
-
-def null_dimension(G, Z, rate):
-    """Dimension of the null space of gradient columns G (n, k) at pre-activations Z, by its gap; None without a gap.
-
-    Biases need not be known: ``1 / g'(z + b)`` is a combination of ``exp(rate z), exp(-rate z), 1``. O(n k^2).
-    """
-    k = G.shape[1]
-    spectrum = _decompose(np.stack([G * np.exp(rate * Z), G * np.exp(-rate * Z), 2.0 * G], axis=1))
-    if spectrum is None or len(G) < 3 * k:
-        return None
-    s = np.maximum(spectrum[0], np.finfo(float).eps * spectrum[0][0])
-    ratios = s[1:] / s[:-1]
-    last = len(ratios) - np.arange(1, k)  # null spaces of 1, 2, ... k - 1 dimensions
-    best = int(np.argmin(ratios[last]))
-    return best + 1 if ratios[last[best]] < _DIMENSION_GAP else None

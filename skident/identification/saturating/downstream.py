@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,13 +11,14 @@ from skident.budget.constants import MAX_CONDITION
 from skident.fitting.design import design_points
 from skident.fitting.least_squares import Stopping, fit_network
 from skident.fitting.random_starts import StartLimits, fit_from_random_starts, fit_smallest_network
-from skident.fitting.small_starts import fit_from_small_starts, small_starts_apply
 from skident.linalg import lapack
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified
 
-from ..constants import FEW_OUTPUTS, SATURATED
-from ..query_points import random_sphere, random_tangents
+from ..constants import SATURATED
+from ..query_points import random_sphere
+from ..smooth.cube import Cube
+from ..smooth.edges import query_edges
 
 __all__ = [
     "SATURATED",
@@ -25,7 +26,6 @@ __all__ = [
     "fit_downstream",
     "fit_smallest_downstream",
     "network_on_edges",
-    "prefers_small_starts",
     "query_interior",
     "query_vertices",
 ]
@@ -33,6 +33,8 @@ __all__ = [
 _FAR_INPUTS = 40_000  # random far inputs among which different vertices are chosen: no queries, 0.1 s
 _MAX_VERTICES = 3000  # queried of them; budget
 _EDGE_ROUNDS = ((1.2, 40), (1.5, 80), (2.0, 80))  # (width factor, starts) of `network_through`: vertices fit quickly
+_EDGES = 8  # edges per unit: with m_1 > D, few signs of the others can be reached from each
+_STOPPING = Stopping(max_iter=100, target=1e-13, patience=30, gain=0.9)  # of the fit on edges, to rounding
 _SPREAD = 1.0  # standard deviation of first-layer pre-activations in the interior
 
 
@@ -139,23 +141,14 @@ def _sampler(oracle, first, region, activation, rng):
     return cached_sampler(lambda n: _query_near_hyperplanes(oracle, first, n, rng))
 
 
-def prefers_small_starts(architecture):
-    """Whether the downstream network is fitted from small starts: hidden layers below one or two outputs.
-
-    With three outputs and more, starts of the true widths succeed at once. `architecture` is that of the whole network.
-    """
-    downstream = architecture.after_first_layer()
-    return architecture.n_outputs < FEW_OUTPUTS and small_starts_apply(architecture.widths[0], downstream)
-
-
 def fit_downstream(oracle, first, region, architecture, rng, search=None):
     """A network of given widths with the outputs of the black box, its first layer nearly known, and the residual.
 
     `region` is where outputs are queried, `first` has all units, `architecture` is that of the whole network:
     - "vertices": the first layer is saturated. The outputs do not depend on its norms and biases, so the rest is fitted
       alone. A narrow first layer has few vertices, and with one output they leave many local minima.
-    - "edges": there first, then where one unit moves at a time. Needs exact norms (`norms_from_tails`); determines the
-      biases if `find_first_biases` does not (``m_2 >= m_1`` or ``m_1 > D``).
+    - "edges": there first, then where one unit moves at a time, which determines the first layer's norms and biases if
+      `find_first_biases` does not (``m_2 >= m_1`` or ``m_1 > D``).
     - "interior": where the first layer moves. It must be exact (`find_first_biases`). Any number of smooth outputs.
     - "stem": near the hyperplanes, the whole network fitted at once, its first layer started as recovered and the
       others at random; for biases that are not determined and too few vertices.
@@ -168,9 +161,7 @@ def fit_downstream(oracle, first, region, architecture, rng, search=None):
         stem = first.weights, first.biases
         return fit_from_random_starts(draw, oracle.n_inputs, architecture, rng, stem=stem, limits=search)
     m, downstream = len(first.biases), architecture.after_first_layer()
-    if prefers_small_starts(architecture):
-        network, residual = fit_from_small_starts(draw, m, downstream, rng, limits=search)
-    elif region == "edges":
+    if region == "edges":
         search = replace(StartLimits() if search is None else search, n_starts=sum(n for _, n in _EDGE_ROUNDS))
         network, residual = fit_from_random_starts(draw, m, downstream, rng, limits=search, rounds=_EDGE_ROUNDS)
     else:
@@ -209,98 +200,22 @@ def fit_smallest_downstream(oracle, first, region, at_least, rng, *, second_know
     return (None if network is None else _joined(first, network)), residual
 
 
-_PLACES = 24  # random places per unit along its hyperplane
-_TRIED = 80  # times as many candidates: with m_1 > D few leave one unit alone, and few places do not fix all biases
-_NODES = 16  # pre-activations per place
-_FIRST_RANGE = 8.0  # largest |z| while biases are known to some units of z
-_RANGE = 3.0  # `_FIRST_RANGE` once they are known
-_REACH = 600.0  # distance of the places, in units of one over the smallest norm: directions err in proportion to it
-_BIASES = np.linspace(-10.0, 10.0, 401)  # corrections that are tried: the profile's bias is good to a few units of z
-_REFINEMENTS = 3  # times that the neighborhood of the best one is searched, ten times finer each time
-_TARGET = 1e-13  # relative residual at which the joint fit ends; rounding
-_STOPPING = Stopping(max_iter=100, target=_TARGET, patience=30, gain=0.9)
-
-
-@dataclass(frozen=True)
-class _Edges:
-    """Outputs Y (n, m_L) where only unit `unit` (n,) moves, at first-layer pre-activations Z (n, m_1)."""
-
-    unit: np.ndarray
-    Z: np.ndarray
-    Y: np.ndarray
-
-
 def network_on_edges(oracle, first, network, rng):
-    """Correct the first-layer biases of a network that is exact where that layer is saturated: network, residual.
+    """Correct the first-layer norms and biases of a network that is right where that layer is saturated: it, residual.
 
-    Directions and norms of `first` must be exact. On an edge all but the moving unit's bias is known from the vertices,
-    so each bias is searched by itself. Steep units of the second layer may be saturated at all vertices, which leaves
-    their weights uncertain; on edges they move. So a fit of all biases and of the downstream network follows, on
-    outputs queried again near the recovered biases. The residual is the relative root mean square on the edges.
-    ``2 * 24 * 16`` queries per unit at most.
+    Where only one unit moves, the network after it gives its norm and bias. Steep units of the second layer may be
+    saturated at all vertices, which leaves their weights uncertain; on edges they move, so that a fit of norms, biases
+    and the layers after them follows. The residual is the relative root mean square on the edges.
+    ``8 * 36`` queries per unit, more for units whose hyperplane is off their center.
     """
-    names = network.activation, network.output_activation
-    downstream = FeedforwardNetwork(network.weights[1:], network.biases[1:], *names)
-    g, m = network.activations[0], len(first.biases)
-    edges = _query_edges(oracle, first, np.zeros(m), _FIRST_RANGE, rng)
-    biases = np.array([_best_bias(downstream, g, edges, i) for i in range(m)])
-    edges = _query_edges(oracle, first, -biases, _RANGE, rng)
-    start = FeedforwardNetwork([np.eye(m), *downstream.weights], [biases, *downstream.biases], *names)
-    fitted, residual = fit_network(start, np.clip(edges.Z, -SATURATED, SATURATED), edges.Y, _STOPPING)
-    scales = np.diag(fitted.weights[0])
-    weights = [first.weights * scales, *fitted.weights[1:]]
-    biases = [first.biases * scales + fitted.biases[0], *fitted.biases[1:]]
-    return network.with_parameters(weights, biases), residual
-
-
-def _query_edges(oracle, first, centers, half_width, rng):
-    """Outputs at random places of every unit's hyperplane, its pre-activation (of `first`) about its center (m_1,)."""
-    m, D = len(first.biases), oracle.n_inputs
-    units = np.repeat(np.arange(m), _PLACES)
-    normals, norms = first.directions.T[units], first.norms[units]
-    places = np.concatenate([_places(first, i, rng) for i in range(m)])
-    z = np.sum(places * first.weights.T[units], axis=1) + first.biases[units]
-    wanted = centers[units, None] + half_width * np.linspace(-1.0, 1.0, _NODES)
-    U = places[:, None] + ((wanted - z[:, None]) / norms[:, None])[:, :, None] * normals[:, None]
-    U = U.reshape(-1, D)
-    units, wanted = np.repeat(units, _NODES), wanted.ravel()
-    Z = U @ first.weights + first.biases
-    others = np.abs(Z)
-    others[np.arange(len(Z)), units] = np.inf
-    alone = others.min(axis=1) > SATURATED + _BIASES[-1]
-    U, units, wanted, Z = U[alone], units[alone], wanted[alone], Z[alone]
-    Z[np.arange(len(Z)), units] = wanted  # without the rounding of large inputs
-    Y, error = oracle.query(U)
-    clear = oracle.is_precise(error)
-    return _Edges(units[clear], Z[clear], Y[clear])
-
-
-def _places(first, unit, rng):
-    """Random places (24, D) on a unit's hyperplane, first those of many where all other units are saturated."""
-    normal = first.directions[:, unit]
-    reach = min(_REACH / first.norms.min(), first.radius)
-    tried = random_tangents(np.tile(normal, (_TRIED * _PLACES, 1)), reach, rng)
-    tried -= first.biases[unit] / first.norms[unit] * normal
-    others = np.delete(np.abs(tried @ first.weights + first.biases), unit, axis=1)
-    margin = _BIASES[-1] + _FIRST_RANGE * first.norms.max() / first.norms[unit]
-    alone = others.min(axis=1, initial=np.inf) > SATURATED + margin
-    return tried[np.argsort(~alone, kind="stable")[:_PLACES]]
-
-
-def _best_bias(downstream, g, edges, i):
-    """The correction of unit i's bias with which the downstream network fits the outputs best."""
-    mine = edges.unit == i
-    if not mine.any():
-        return 0.0
-    H, z, Y = g(edges.Z[mine]), edges.Z[mine, i], edges.Y[mine]
-
-    def cost(bias):
-        moved = H.copy()
-        moved[:, i] = g(z + bias)
-        return np.sum((downstream(moved) - Y) ** 2)
-
-    biases, width = _BIASES, _BIASES[1] - _BIASES[0]
-    for _ in range(_REFINEMENTS):
-        best = biases[int(np.argmin([cost(bias) for bias in biases]))]
-        biases, width = best + width * np.linspace(-1.0, 1.0, 21), 0.1 * width
-    return best
+    m, farthest = len(first.biases), min(Cube.farthest, 0.5 * oracle.reach)
+    g, names = network.activations[0], (network.activation, network.output_activation)
+    cube = Cube(oracle, first.weights, first.biases, g, network.n_outputs, rng, farthest)
+    edges, cube = query_edges(cube, _EDGES)
+    rest = FeedforwardNetwork(network.weights[1:], network.biases[1:], *names)
+    x, _ = edges.given(rest, np.zeros((m, 2)))
+    start = FeedforwardNetwork([np.diag(np.exp(x[:, 0])), *rest.weights], [x[:, 1], *rest.biases], *names)
+    fitted, residual = fit_network(start, *edges.samples(), _STOPPING, scaled_first=True)
+    norms = np.diag(fitted.weights[0])
+    weights, biases = [cube.weights * norms, *fitted.weights[1:]], cube.biases * norms + fitted.biases[0]
+    return network.with_parameters(weights, [biases, *fitted.biases[1:]]), residual

@@ -8,17 +8,15 @@ import numpy as np
 
 from skident.linalg import lapack
 from skident.network import get_activation, with_skip_of_first_layer
-from skident.optim import BatchedSeparableProblem, Ending, batched_levenberg_marquardt
 
-from ..saturating.norms import LONGEST
-from .edges import NODES, START_GRID, edges_of
+from ..saturating.norms import fit_shapes
+from .edges import NODES, edges_of
 
 __all__ = ["AdditiveUnits", "additive_units", "any_additive"]
 
 _SAME_CHANGE = 1e-6  # relative difference of a unit's outputs along two edges that is rounding far out
 _MORE_EDGES = 2  # times that further edges must agree: two may, if few units of the second layer read the unit
 _GOOD_PROFILE = 1e-6  # relative residual of outputs that are linear in the unit's own
-_STARTS = 5  # of the grid of norms and biases that are refined
 
 
 @dataclass(frozen=True)
@@ -78,16 +76,9 @@ def _alike(Y):
 def _profile(g, Y):
     """Norm, bias and output weights of a unit in whose output Y (n, P) are linear; None if they are not."""
     Y = Y - Y.mean(axis=0)
-
-    def columns(x):
-        h = g(np.exp(x[:, :1]) * NODES + x[:, 1:])
-        return np.stack([h, np.ones_like(h)], axis=2)
-
-    problem = BatchedSeparableProblem(columns, Y, longest=LONGEST)
-    starts = START_GRID[np.argsort(problem.cost(START_GRID))[:_STARTS]]
-    fitted = batched_levenberg_marquardt(problem, starts, Ending(max_iter=40))
-    x = fitted.x[np.argmin(fitted.cost)]
-    h = columns(x[None])[0]
-    coefficients = lapack.lstsq(h, Y, rcond=None)[0]
-    good = fitted.cost.min() <= _GOOD_PROFILE**2 * np.sum(Y**2)
-    return (np.exp(x[0]), x[1], coefficients[0]) if good else None
+    log_norm, bias = (float(x[0]) for x in fit_shapes(NODES, Y[None], np.zeros(1), g, degrees=(1,)))
+    h = g(np.exp(log_norm) * NODES + bias)
+    columns = np.column_stack([h, np.ones_like(h)])
+    coefficients = lapack.lstsq(columns, Y, rcond=None)[0]
+    good = np.linalg.norm(columns @ coefficients - Y) <= _GOOD_PROFILE * np.linalg.norm(Y)
+    return (np.exp(log_norm), bias, coefficients[0]) if good else None

@@ -1,8 +1,7 @@
-"""The second layer by growing and pruning a fit, if there are too few inputs for faces, or outputs have errors."""
+"""The second layer by fits, if there are too few inputs for faces, or outputs have errors."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,8 +9,8 @@ import numpy as np
 from skident.budget import memory_allows
 from skident.budget.constants import WIDE_OUTPUTS
 from skident.fitting.downstream_of_known_units import DownstreamOfKnownUnits
-from skident.fitting.grow_and_prune import GrowPruneLimits, grow_and_prune, prune_within_tolerance
-from skident.fitting.wide_layer import bytes_of_wide_fit, fit_wide_layer
+from skident.fitting.pruning import prune_to_smallest
+from skident.fitting.wide_layer import WideFitLimits, bytes_of_wide_fit, fit_wide_layer
 from skident.linalg import lapack
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
@@ -19,68 +18,46 @@ from skident.oracle import NotIdentified
 from ..constants import FEW_OUTPUTS
 from .cube import RecoveredNetwork, preactivations_of
 
-__all__ = [
-    "MAX_PARAMETERS",
-    "FitDesign",
-    "fit_design",
-    "query_where_few_units_are_free",
-    "recover_by_fit",
-    "wide_fit_design",
-]
+__all__ = ["FitDesign", "fit_design", "query_where_few_units_are_free", "recover_by_fit"]
 
-_OUTPUTS_PER_PARAMETER = 3.5  # overdetermined, so that a wrong minimum shows
+_WIDER = 2.0  # units of a fit over those of the second layer: at 1.25, one start in four detects all of 32 units
 _MORE_QUERIES = 30  # in addition, for the smallest networks
-MAX_PARAMETERS = 700  # beyond, a step takes seconds
+_MAX_PARAMETERS = 1400  # of fits to one or two outputs, which need several starts: beyond, these take seconds
 _MAX_WIDE_PARAMETERS = 12_000  # budget: a step takes 20 s
+_WORK = 1.2e7  # budget: starts times squared number of parameters
+_MAX_STARTS = 12  # budget of the smallest fits
 _MIN_DISTANCE = 0.3  # of random points from the center, in units of 1 / (typical weight norm): near the center
 _MAX_DISTANCE = 1e3  # same: nearly all units are saturated there
 _NOISY_MAX_DISTANCE = 100.0  # same with noise, of which binary rounding grows with the distance
 _CENTER_RANK_TOL = 1e-2  # of the first layer's weights, for the point where pre-activations are smallest
 _MAX_OUTPUT = 0.99  # of units that are made free
-_WORK = 1.2e7  # budget: cycles times squared number of parameters
-_MIN_CYCLES = 60  # budget of growing and pruning, for the largest fits
-_MAX_CYCLES = 600  # budget of growing and pruning, for the smallest fits
-_CYCLES_PER_START = 12  # of growing and pruning before a new random start
 _POLISHABLE = 1e-6  # relative, of the outputs: from there on the polish converges
 _MAX_NOISES = 3.0  # same with noise, in units of what the noise leaves of a perfect fit: rounded inputs add to it
 
 
 @dataclass(frozen=True)
 class FitDesign:
-    """Number of queries, budget of cycles of growing and pruning, and the second layer's width they are for.
-
-    A `wide` fit has no cycles: so many units are fitted at once, then reduced.
-    """
+    """Number of queries, units that are fitted at once and then reduced, and random starts."""
 
     n_queries: int
-    n_cycles: int
     n_units: int
-    wide: bool = False
+    n_starts: int
 
     def with_starts(self, n_starts):
         """The same with at most so many random starts; None is no limit."""
-        return self if n_starts is None else replace(self, n_cycles=min(self.n_cycles, _CYCLES_PER_START * n_starts))
+        return self if n_starts is None else replace(self, n_starts=min(self.n_starts, n_starts))
 
 
 def fit_design(n_inputs, widths):
-    """The design for widths ``(m_1, m_2, m_L)``; None if a fit would be too slow."""
+    """The design for widths ``(m_1, m_2, m_L)``, m_2 at least; None if a fit would be too slow or large."""
     m_1, m_2, m_L = widths
-    n_parameters = m_1 + (m_1 + 1) * m_2 + (m_2 + 1) * m_L
-    if n_inputs < 2 or n_parameters > MAX_PARAMETERS:
-        return None
-    n_cycles = int(np.clip(_WORK / n_parameters**2, _MIN_CYCLES, _MAX_CYCLES))
-    return FitDesign(int(_OUTPUTS_PER_PARAMETER * n_parameters / m_L) + _MORE_QUERIES, n_cycles, m_2)
-
-
-def wide_fit_design(n_inputs, widths):
-    """The design of a wide fit for ``(m_1, m, m_L)``, m units being fitted; None if it is too slow or large."""
-    m_1, m, m_L = widths
+    m = int(np.ceil(_WIDER * m_2))
     n_parameters = 2 * m_1 + (m_1 + 1) * m + (m + 1) * m_L
-    if n_inputs < 2 or m_L < FEW_OUTPUTS or n_parameters > _MAX_WIDE_PARAMETERS:
+    most = _MAX_PARAMETERS if m_L < FEW_OUTPUTS else _MAX_WIDE_PARAMETERS
+    if n_inputs < 2 or n_parameters > most or not memory_allows(bytes_of_wide_fit(n_parameters)):
         return None
-    if not memory_allows(bytes_of_wide_fit(n_parameters)):
-        return None
-    return FitDesign(int(WIDE_OUTPUTS * n_parameters / m_L) + _MORE_QUERIES, 0, m, wide=True)
+    n_starts = int(np.clip(_WORK / n_parameters**2, 1, _MAX_STARTS))
+    return FitDesign(int(WIDE_OUTPUTS * n_parameters / m_L) + _MORE_QUERIES, m, n_starts)
 
 
 def query_where_few_units_are_free(cube, n):
@@ -110,36 +87,39 @@ def query_where_few_units_are_free(cube, n):
 def recover_by_fit(cube, design, n_units, *, deadline=np.inf, progress=None):
     """The network behind a cube, if that is one hidden layer of `n_units` and a linear output, from random starts.
 
-    Biases and weight norms of the first layer are fitted along. Without `n_units`, a layer as wide as that of the
-    design is fitted, and its redundant units are removed. No step is made after the `deadline` of `time.perf_counter`;
-    ``progress(n)`` is called with the number of cycles.
+    Biases and weight norms of the first layer are fitted along. Units that are redundant are removed: all but `n_units`
+    if that is given. No step is made after the `deadline` of `time.perf_counter`; ``progress(n)`` is called with the
+    number of steps of a fit.
     """
     X, Y = query_where_few_units_are_free(cube, design.n_queries)
-    Z = X @ cube.weights + cube.biases
-    problem = DownstreamOfKnownUnits(Z, Y, cube.g, norms_free=True)
-    limits = _limits(cube, design, X, Y, deadline, progress)
-    start = np.zeros(cube.shape[1])
-    width = design.n_units if n_units is None else n_units
-    if design.wide:
-        (params, residual), n_cycles = fit_wide_layer(problem, start, n_units, design.n_units, cube.rng, limits), 1
-    else:
-        params, residual, n_cycles = grow_and_prune(problem, problem, start, width, cube.rng, limits)
-    if not residual < max(limits.tol, _POLISHABLE):
-        late = ", when its share of max_seconds was over" if time.perf_counter() >= deadline else ""
+    problem = DownstreamOfKnownUnits(X @ cube.weights + cube.biases, Y, cube.g)
+    limits = _limits(cube, X, Y, deadline, progress)
+    good, fits = max(limits.tol, _POLISHABLE), []
+    for _ in range(design.n_starts):
+        fits.append(fit_wide_layer(problem, n_units, design.n_units, cube.rng, limits))
+        if fits[-1][1] < good or limits.late:
+            break
+    params, residual = min(fits, key=lambda fit: fit[1])
+    if not residual < good:
+        late = ", when its share of max_seconds was over" if limits.late else ""
         raise NotIdentified(
             "second layer",
             "residual",
-            f"growing and pruning left {residual:.1e} of the outputs unexplained after {n_cycles} cycles{late}",
+            f"fits left {residual:.1e} of the outputs unexplained after {len(fits)} starts{late}",
         )
-    if n_units is None and not design.wide:
-        params = prune_within_tolerance(problem, params, cube.rng, limits)
-    return RecoveredNetwork(_network(cube, problem, params), residual, {"cycles": n_cycles})
+    network = _network(problem, params)
+    if n_units is None and network.n_parameters <= _MAX_PARAMETERS:
+        least = (cube.shape[1], 1, cube.n_outputs)
+        network, residual = prune_to_smallest(network, problem.Z, Y, least, tol=good, deadline=deadline)
+    factors = np.diag(network.weights[0])
+    weights = [cube.weights * factors, *network.weights[1:]]
+    biases = [cube.biases * factors + network.biases[0], *network.biases[1:]]
+    return RecoveredNetwork(network.with_parameters(weights, biases), residual, {"starts": len(fits)})
 
 
-def _limits(cube, design, X, Y, deadline, progress):
-    """Limits of growing and pruning on outputs Y (n, m_L) at X (n, D)."""
-    n_starts = -(-design.n_cycles // _CYCLES_PER_START)
-    limits = GrowPruneLimits(n_starts, design.n_cycles, deadline=deadline, progress=progress)
+def _limits(cube, X, Y, deadline, progress):
+    """Limits of fits to outputs Y (n, m_L) at X (n, D)."""
+    limits = WideFitLimits(deadline=deadline, progress=progress)
     if cube.accuracy is None:
         return limits
     noise = cube.accuracy.std_of(X, Y) / np.maximum(Y.std(axis=0), np.finfo(float).tiny)
@@ -147,9 +127,8 @@ def _limits(cube, design, X, Y, deadline, progress):
     return replace(limits, tol=tol, target=tol)
 
 
-def _network(cube, problem, params):
-    """The whole network, given the parameters of a fit of what follows the first layer."""
+def _network(problem, params):
+    """The network of first-layer pre-activations with the parameters of a fit."""
     corrections, factors, W, V = problem.split(params)
-    weights = [cube.weights * factors, W[:-1], V[:-1] * problem.scale]
-    biases = [cube.biases * factors + corrections, W[-1], V[-1] * problem.scale + problem.offset]
-    return FeedforwardNetwork(weights, biases, cube.g.name)
+    weights, biases = [np.diag(factors), W[:-1], V[:-1] * problem.scale], [corrections, W[-1]]
+    return FeedforwardNetwork(weights, [*biases, V[-1] * problem.scale + problem.offset], problem.activation.name)

@@ -140,15 +140,15 @@ class Cube:
         """Outputs (..., P) at points X (..., D)."""
         return self.query(X.reshape(-1, X.shape[-1])).reshape(*X.shape[:-1], self.n_outputs)
 
-    def face(self, free, n, n_rays=_RAYS):
+    def face(self, free, n, n_rays=_RAYS, between=True):
         """The `Face` of units `free`, of at most n points with different signs of the other units, the nearest ones.
 
-        With m <= D all pre-activations are chosen. Where there are few signs, half of them lie in between.
+        With m <= D all pre-activations are chosen. Where there are few signs, half of them lie `between`.
         """
         free, (D, m) = np.asarray(free, dtype=int), self.shape
         others = np.setdiff1d(np.arange(m), free)
         if m <= D:
-            return self._free_face(free, others, n)
+            return self._free_face(free, others, n, between)
         base, rays, steps, signs = saturating_rays(self.weights, self.biases, free, _MARGIN, n_rays, self.rng)
         order = np.argsort(steps)
         order = order[steps[order] < self.farthest]
@@ -159,15 +159,15 @@ class Cube:
         moves = lapack.pinv(self.weights[:, free]) if len(free) else np.zeros((0, D))
         return Face(free, base + steps[chosen, None] * rays[chosen], moves, Z)
 
-    def _free_face(self, free, others, n):
+    def _free_face(self, free, others, n, between):
         """The face if all pre-activations are free: other units do not move, so that they need not be saturated."""
         Z = np.zeros((n, self.shape[1]))
         levels = _MARGIN * self.rng.choice([-1.0, 1.0], (n, len(others)))
-        if len(free) and 2.0 ** len(others) < _FEW_VERTICES * n:
-            between = _LEVEL * self.rng.standard_normal(levels.shape)
-            levels = np.where(self.rng.uniform(size=levels.shape) < 0.5, levels, between)
+        if between and len(free) and 2.0 ** len(others) < _FEW_VERTICES * n:
+            drawn = _LEVEL * self.rng.standard_normal(levels.shape)
+            levels = np.where(self.rng.uniform(size=levels.shape) < 0.5, levels, drawn)
             repeated = np.setdiff1d(np.arange(n), np.unique(levels, axis=0, return_index=True)[1])
-            levels[repeated] = between[repeated]
+            levels[repeated] = drawn[repeated]
         Z[:, others] = levels
         inverse = lapack.pinv(self.weights)
         return Face(free, (Z - self.biases) @ inverse, inverse[free], Z)

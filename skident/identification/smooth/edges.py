@@ -14,7 +14,7 @@ from skident.oracle import NotIdentified
 from ..saturating.norms import LONGEST
 from .cube import preactivations_of
 
-__all__ = ["NODES", "START_GRID", "Edges", "edges_of", "query_edges"]
+__all__ = ["NODES", "Edges", "edges_of", "query_edges"]
 
 NODES = np.sinh(np.linspace(-3.0, 3.0, 36))  # pre-activations along an edge: |z| up to 10, dense near 0
 _PLACES = 2  # edges per unit
@@ -27,13 +27,11 @@ _MINIMA = 3  # of the trials around which finer ones are compared
 _FINER = 17  # finer trials around each
 _ZOOMS = 9  # budget: a step of 0.07 becomes one of 1e-9
 _FALLING = 0.9  # part of the cost that two rounds of finer trials leave at most, else they end
-START_GRID = np.array([(u, v) for u in np.linspace(-2.7, 2.7, 19) for v in np.linspace(-2.5, 2.5, 11)])  # of starts
 _TAIL = 0.1  # share of the change on either side of the middle
 _OFF_CENTER = 1.0  # pre-activation from which on a hyperplane is off its unit's center
 _MAX_FACTOR = 2.5  # between a norm and the one of the middle of the change: steep units narrow it
 _CENTERINGS = 2  # budget
-_FITTED = 1e-6  # residual of a unit's profile above which further starts than its own edges' estimate are made
-_BEST_STARTS = 2  # of the grid that are refined then
+_SATURATED = 60.0  # pre-activation of units that do not move, by norms that may be wrong by a third
 
 # Of activations: the pre-activation with a given g'' / g', and the largest g'' / g'.
 _CENTERS = {
@@ -50,6 +48,14 @@ class Edges:
     Y: np.ndarray
     H: np.ndarray
     g: object
+
+    def samples(self):
+        """Pre-activations (m e n, m), of other units beyond saturation, and outputs (m e n, P)."""
+        low, high = self.g.limits
+        Z = np.repeat(np.where(2.0 * self.H > low + high, _SATURATED, -_SATURATED)[:, :, None], len(NODES), axis=2)
+        units = np.arange(len(Z))
+        Z[units, :, :, units] = NODES
+        return Z.reshape(-1, len(Z)), self.Y.reshape(-1, self.Y.shape[-1])
 
     def norm_and_bias(self, i, curvature):
         """Log norm, bias and residual of unit i from its own edges, given g'' / g' at its hyperplane.
@@ -78,24 +84,9 @@ class Edges:
 
     def given(self, rest, starts):
         """Log norms and biases (m, 2) and residuals (m,), given the network after the first layer and starts (m, 2)."""
-        x, left = self._fitted(rest, np.arange(len(self.H)), starts[:, None])
-        poor = np.flatnonzero(left > _FITTED)
-        if len(poor):
-            grid = np.repeat(START_GRID[None], len(poor), axis=0)
-            cost = _Profiles(self, rest, np.repeat(poor, len(START_GRID))).cost(grid.reshape(-1, 2))
-            some = np.argsort(cost.reshape(len(poor), -1), axis=1)[:, :_BEST_STARTS]
-            others = self._fitted(rest, poor, np.take_along_axis(grid, some[..., None], axis=1))
-            better = others[1] < left[poor]
-            x[poor[better]], left[poor[better]] = others[0][better], others[1][better]
-        return x, left
-
-    def _fitted(self, rest, units, starts):
-        """Log norms and biases (n, 2) and residuals (n,) of units, the best ones from starts (n, k, 2)."""
-        problem = _Profiles(self, rest, np.repeat(units, starts.shape[1]))
-        fitted = batched_levenberg_marquardt(problem, starts.reshape(-1, 2), Ending(max_iter=40, ftol=1e-3))
-        cost = fitted.cost.reshape(len(units), -1)
-        best = np.arange(len(units)), np.argmin(cost, axis=1)
-        return fitted.x.reshape(len(units), -1, 2)[best], np.sqrt(cost[best] / self.Y[0].size)
+        problem = _Profiles(self, rest, np.arange(len(self.H)))
+        fitted = batched_levenberg_marquardt(problem, starts, Ending(max_iter=40, ftol=1e-3))
+        return fitted.x, np.sqrt(fitted.cost / self.Y[0].size)
 
 
 class _Profiles:
@@ -170,13 +161,13 @@ def _least(cost, trials, enough):
     return best
 
 
-def query_edges(cube):
-    """The `Edges` of all units of a cube, and the cube with hyperplanes moved to the centers of their units.
+def query_edges(cube, n_places=_PLACES):
+    """The `Edges` of all units, some per unit, and the cube with hyperplanes moved to the centers of its units.
 
     If what follows is steep, the profile near a hyperplane may be that of a unit whose pre-activation is 6 there, or
     have the shape of another norm. Half of the outputs' change is done near the center, whatever follows.
     """
-    edges = [edges_of(cube, i) for i in range(cube.shape[1])]
+    edges = [edges_of(cube, i, n_places=n_places) for i in range(cube.shape[1])]
     spread = 2.0 * preactivations_of(cube.g, 1.0 - 2.0 * _TAIL)
     for _ in range(_CENTERINGS):
         lows, centers, highs = np.array([_quantiles(Y) for Y, _ in edges]).T
@@ -188,18 +179,18 @@ def query_edges(cube):
             break
         cube = cube.rescaled(scales, shifts)
         for i in moved:
-            edges[i] = edges_of(cube, i)
+            edges[i] = edges_of(cube, i, n_places=n_places)
     Y, H = (np.array(part) for part in zip(*edges, strict=True))
     return Edges(Y, H, cube.g), cube
 
 
-def edges_of(cube, i, nodes=NODES):
+def edges_of(cube, i, nodes=NODES, n_places=_PLACES):
     """Outputs (e, n, P) along edges of a unit, and first-layer outputs (e, m) of the others."""
     low, high = cube.g.limits
-    face = cube.face([i], _PLACES, _RAYS)
+    face = cube.face([i], n_places, _RAYS, between=False)
     if not len(face.points):
         raise NotIdentified("second layer", "saturation", "no far inputs saturate all first-layer units but one.")
-    face = face[np.arange(_PLACES) % len(face.points)]
+    face = face[np.arange(n_places) % len(face.points)]
     Y = cube.at(face.points[:, None] + nodes[:, None] * face.moves)
     return Y, np.where(face.Z > 0, high, low)
 

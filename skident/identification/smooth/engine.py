@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from skident.fitting.downstream_of_known_units import DownstreamOfKnownUnits
-from skident.fitting.grow_and_prune import GrowPruneLimits, grow_missing_units
 from skident.fitting.least_squares import Stopping, fit_network
 from skident.linalg import lapack, svd
 from skident.network import (
@@ -20,8 +18,7 @@ from skident.network import (
 from skident.oracle import NotIdentified
 
 from .additive import additive_units, any_additive
-from .by_fit import MAX_PARAMETERS
-from .cube import RecoveredNetwork, preactivations_of
+from .cube import RecoveredNetwork
 from .curves import fit_curve, taylor_term
 from .edges import query_edges
 from .second_layer import find_second_layer, first_guess
@@ -31,13 +28,7 @@ __all__ = ["recover_two_layers"]
 _VERTICES = 1.6  # per parameter and output of the network after the first layer
 _MORE_VERTICES = 40  # in addition, for few units
 _EXACT = 1e-6  # relative residual on vertices from which a fit is the network: wrong ones leave more than 1e-5
-_POOR_CURVE = 0.03  # relative residual of a curve that may belong to another norm or bias
-_REFITTED = 16  # of such units (budget)
-_ROWS_PER_UNIT = 3  # vertices of their fits per unit
-_SWEEPS = 2  # of such units, whose fits depend on one another (budget)
 _NEAR = 0.05  # relative residual of a start: a second layer without the first one leaves more
-_MISSING = 2  # units beyond those of faces that are fitted (budget)
-_GROWN = 1e-9  # relative residual that they may leave: local minima beside weak units leave less than `_EXACT`
 _STOPPING = Stopping(max_iter=200, target=1e-9, patience=40, gain=0.9)
 
 
@@ -66,8 +57,7 @@ def _recover(cube, edges, guess):
     U, curves = _curves(cube, second, scales)
     n_parameters = U.size + len(curves) + (len(curves) + 1) * cube.n_outputs
     H, Y = cube.vertices(int(_VERTICES * n_parameters / cube.n_outputs) + _MORE_VERTICES)
-    W, b = _refitted(U, curves, cube.g, H, Y)
-    rest, residual = _fitted(W, b, cube.g, H, Y, cube.rng)
+    rest, residual = _fitted(U * curves[:, 0], curves[:, 1], cube.g.name, H, Y)
     x, left = edges.given(rest, scales[:, :2])
     norms = np.exp(x[:, 0])
     first = cube.weights * norms, cube.biases * norms + x[:, 1]
@@ -85,35 +75,12 @@ def _curves(cube, second, scales):
     return U, np.array([fit_curve(H @ U[:, k], C[:, :, k], term) for k in range(U.shape[1])])
 
 
-def _refitted(U, curves, g, H, Y):
-    """Weights and biases of the second layer; those of curves with large residuals fitted to outputs Y at vertices H.
-
-    A unit that is saturated at nearly all places of faces has no curve; the outputs at vertices beside those of the
-    other units show its norm and bias.
-    """
-    norms, biases, residuals = curves.T.copy()
-    poor = np.flatnonzero(residuals > _POOR_CURVE)
-    poor = poor[np.argsort(residuals[poor])][:_REFITTED]
-    H, Y = (part[: _ROWS_PER_UNIT * (len(norms) + 1)] for part in (H, Y))
-    for k in np.tile(poor, _SWEEPS):
-        others = np.delete(np.arange(len(norms)), k)
-        fixed = np.column_stack([g(H @ U[:, others] * norms[others] + biases[others]), np.ones(len(H))])
-        Q = lapack.qr(fixed)[0]
-
-        def beside(z, Q=Q):
-            h = g(z)
-            return h - (h @ Q) @ Q.T
-
-        norms[k], biases[k], _ = fit_curve(H @ U[:, k], Y - Q @ (Q.T @ Y), beside, few=len(H))
-    return U * norms, biases
-
-
-def _fitted(W, b, g, H, Y, rng):
+def _fitted(W, b, name, H, Y):
     """The network (m, m_2, P) after the first layer, from second-layer weights, fitted to outputs Y at vertices H.
 
     A start that explains little of the outputs may lack that they read H as well: linear units follow those of W then.
     """
-    starts = [_start(W, b, g.name, H, Y, skip) for skip in (False, True)]
+    starts = [_start(W, b, name, H, Y, skip) for skip in (False, True)]
     if starts[0][1] < _NEAR or starts[1][1] > _NEAR:
         starts = starts[:1]
     residual = np.inf
@@ -121,26 +88,9 @@ def _fitted(W, b, g, H, Y, rng):
         rest, residual = fit_network(start, H, Y, _STOPPING)
         if residual < _EXACT:
             return rest, residual
-    if residual < _NEAR and len(starts) == 1 and rest.n_parameters <= MAX_PARAMETERS:
-        wider, left = _with_missing_units(rest, g, H, Y, rng)
-        if left < _GROWN:
-            return wider, left
     raise NotIdentified(
         "second layer", "residual", f"the second layer leaves a relative residual of {residual:.1e} of the outputs"
     )
-
-
-def _with_missing_units(rest, g, H, Y, rng):
-    """The network with some second-layer units more, and its residual: units too weak for derivatives."""
-    low, high = g.limits
-    problem = DownstreamOfKnownUnits(preactivations_of(g, (2.0 * H - low - high) / (high - low)), Y, g)
-    (W, V), (b, offset) = rest.weights, rest.biases
-    V = np.vstack([V, offset - problem.offset]) / problem.scale
-    params = problem.join(np.zeros(len(W)), np.ones(len(W)), np.vstack([W, b]), V)
-    params, residual = grow_missing_units(problem, params, _MISSING, rng, GrowPruneLimits(tol=_GROWN))
-    W, V = problem.split(params)[2:]
-    weights, biases = [W[:-1], V[:-1] * problem.scale], [W[-1], V[-1] * problem.scale + problem.offset]
-    return FeedforwardNetwork(weights, biases, g.name), residual
 
 
 def _start(W, b, name, H, Y, skip):

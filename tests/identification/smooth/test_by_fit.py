@@ -37,22 +37,22 @@ def test_queries_lie_where_zero_to_all_units_are_free(make_planted, make_cube):
 
 
 def test_no_design_if_steps_take_seconds():
-    assert fit_design(3, (12, 12, 1)).n_queries == 663
+    assert fit_design(3, (12, 12, 1)).n_queries == 1835
     assert fit_design(3, (64, 64, 1)) is None and fit_design(1, (4, 4, 1)) is None
+    assert fit_design(17, (64, 64, 6)).n_starts == 1
 
 
 def test_starts_are_bounded():
     plan = fit_design(3, (12, 12, 1))
-    assert plan.with_starts(2).n_cycles == 24 and plan.with_starts(None) == plan.with_starts(10**6) == plan
+    assert plan.with_starts(2).n_starts == 2 and plan.with_starts(None) == plan.with_starts(10**6) == plan
 
 
 def test_late_fits_and_too_few_units_are_reported(make_planted, make_cube):
     network = make_planted((3, 6, 6, 1), seed=2)
-    plan = fit_design(3, (6, 6, 1))
-    with pytest.raises(NotIdentified, match="unexplained after 0 cycles, when its share of max_seconds was over"):
-        recover_by_fit(make_cube(network), plan, 6, deadline=time.perf_counter())
-    with pytest.raises(NotIdentified, match=r"unexplained after \d+ cycles$"):
-        recover_by_fit(make_cube(network), FitDesign(150, 3, 2), 2)
+    with pytest.raises(NotIdentified, match="unexplained after 1 starts, when its share of max_seconds was over"):
+        recover_by_fit(make_cube(network), fit_design(3, (6, 6, 1)), 6, deadline=time.perf_counter())
+    with pytest.raises(NotIdentified, match="unexplained after 3 starts$"):
+        recover_by_fit(make_cube(network), FitDesign(150, 4, 3), 2)
 
 
 @pytest.mark.parametrize("width", [4, 6])

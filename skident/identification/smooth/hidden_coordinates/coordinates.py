@@ -8,13 +8,14 @@ import numpy as np
 from scipy.special import logit
 
 from skident.budget.constants import FAR_SATURATED
+from skident.fitting.directions_at_saturation import EXPONENTIAL_RATES
 from skident.linalg import lapack
 from skident.network import get_activation
 from skident.oracle import Oracle
 
 from ...saturating.biases import gradient_step, preactivation_gradients
 from ...saturating.first_layer import FirstLayer
-from ...saturating.norms import EXPONENTIAL_RATES, refine_norms
+from ...saturating.norms import refine_norms
 
 __all__ = ["HESSIAN_STEP", "HiddenModel", "hessian_queries", "measured_nearby"]
 

@@ -1,14 +1,12 @@
-"""A network with one hidden layer of saturating units from outputs with large errors."""
+"""One hidden layer of saturating units from outputs with large errors: a joint fit from the units of far steps."""
 
 from __future__ import annotations
 
-import functools
-import time
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skident.budget.constants import MAD, MANY_ROUNDS, UNIFORM
+from skident.budget.constants import MAD, UNIFORM
 from skident.fitting.design import design_points
 from skident.fitting.errors_of_fit import FitSample
 from skident.fitting.robust_polish import residual_scale, robust_polish
@@ -17,23 +15,10 @@ from skident.fitting.standard_errors import parameter_jacobian
 from skident.linalg import lapack
 from skident.network import FeedforwardNetwork, get_activation
 
-from ...constants import QUANTILE, TOLERATED
-from .fusion import fuse_units
-from .local_units import LocalUnits, fit_local_units
-from .steps import find_steps
+from ..constants import QUANTILE, TOLERATED
 
-__all__ = ["find_noisy_network"]
+__all__ = ["find_noisy_network", "queries_of_noisy_network"]
 
-_LINES = 6  # lines per round: every unit is met once per line, about half of the time without another one nearby
-_LEAST_ROUNDS = 3  # rounds whatever time is left
-_SEARCH_SHARE = 0.3  # of max_seconds for these rounds (budget)
-_IDLE = 1  # rounds without a further unit that end the search
-_ONE_SPACING = 0.1  # relative difference from the spacing of outputs up to which a jump may be their rounding
-_STEEP = 30.0  # factor of the usual norm from which weights may be those of such a jump: 10^4 and more
-_JOINT_POINTS = 8  # far points per unit whose outputs enter the joint fit (budget)
-_FAR_ROUNDS = 3  # joint fits with these
-_CONSISTENT = 2.0  # residual of the outputs around a point, in their errors, up to which it enters
-_WORSE = 1.1  # factor by which far points may raise the scale of the residuals
 _FIRST_ROWS = 12.0  # queries per parameter of the first joint fits (budget)
 _FIRST_ROUNDS = 2  # changes of the weights in these
 _NEARLY = 1.3  # scale of the residuals up to which only small units are missing
@@ -63,31 +48,25 @@ class NoisyNetwork:
     scale: float
 
 
-def find_noisy_network(oracle, *, activation="tanh", rng=None, callback=None):
-    """The `NoisyNetwork` of one hidden layer and one output; None if no such network explains the outputs.
+def queries_of_noisy_network(n_inputs, n_units):
+    """Queries of `find_noisy_network` for so many units, without those of further ones."""
+    return int((_FIRST_ROWS + _ROWS) * (n_inputs + 2) * n_units) + _CHECKED
 
-    ``callback(n_units)`` is called after every round of lines.
 
-    Notes
-    -----
+def find_noisy_network(oracle, first, activation, rng):
+    """The `NoisyNetwork` of one hidden layer and one output from a `FirstLayer`; None if none explains the outputs.
+
     Far out a saturating unit is a step, whose height does not depend on the distance: 2 for tanh, against errors of
-    1e-2 and less. A unit is fitted to outputs around each of its steps on some lines, where all others are constant.
-    The information of these fits adds up; the distance between the points makes directions precise. The joint fit
-    follows, then units too small for steps, which explain what it leaves over.
+    1e-2 and less. Its direction is about as precise as the outputs, its bias is lost there. So a joint fit to outputs
+    near the units follows, then units too low for steps, which explain what that fit leaves over.
     """
-    rng = np.random.RandomState(0) if rng is None else rng
     search = _Search(oracle, get_activation(activation), rng)
-    units = search.units(callback)
-    if not units:
-        return None
-    weights, biases = np.column_stack([unit.weights for unit in units]), np.array([unit.bias for unit in units])
-    rows = search.near_units(weights, biases, _FIRST_ROWS)
-    fit = search.completed(search.regressed(weights, biases, rows), rows)
+    rows = search.near_units(first.weights, first.biases, _FIRST_ROWS)
+    fit = search.completed(search.regressed(first.weights, first.biases, rows), rows)
     if fit.scale > _NEARLY:
         return None
     rows = search.near_units(fit.network.weights[0], fit.network.biases[0], _ROWS)
     fit = search.with_further_units(search.polished(fit.network, rows), rows)
-    fit, rows = search.with_far_points(fit, rows, units)
     n_units = fit.network.layer_widths[0]
     fit = search.without_redundant_units(fit, rows)
     if fit.network.layer_widths[0] < n_units:  # redundant units may have hidden small ones
@@ -104,10 +83,6 @@ class _Search:
     oracle: object
     activation: object
     rng: np.random.RandomState
-
-    def query(self, U):
-        """Outputs (n,) at points U (n, D)."""
-        return self.oracle(self.oracle.representable(U))[:, 0]
 
     def std_of(self, Y):
         """Standard deviations of the errors of outputs, in the shape of these: half a spacing in their own binade."""
@@ -129,62 +104,12 @@ class _Search:
         spread = _FARTHEST_SPREAD ** self.rng.uniform(size=(n, 1))
         return self.sample(spread * self.rng.standard_normal((n, self.oracle.n_inputs)))
 
-    def units(self, callback):
-        """`FusedUnit` of rounds of lines, until no further one is detected."""
-        pool, units, idle, ends = None, [], 0, self.oracle.budget.share(_SEARCH_SHARE)
-        for k in range(MANY_ROUNDS):
-            if k >= _LEAST_ROUNDS and time.perf_counter() > ends:
-                break
-            std = float(np.max(self.oracle.accuracy.std))
-            steps = find_steps(self.query, self.oracle.n_inputs, std, _LINES, self.rng)
-            if len(steps):
-                local = self._without_rounding(
-                    fit_local_units(self.query, steps, self.activation, self.std_of, self.rng)
-                )
-                pool = local if pool is None else pool.joined(local)
-            before, units = len(units), [] if pool is None else fuse_units(pool)
-            if callback is not None:
-                callback(len(units))
-            idle = idle + 1 if len(units) <= before else 0
-            if idle > _IDLE:
-                break
-        return units
-
-    def _without_rounding(self, local):
-        """Local units that are no jump of rounded outputs by their spacing, far out where a unit is nearly constant."""
-        accuracy = self.oracle.accuracy
-        if accuracy.kind != "decimals":
-            return local
-        low, high = self.activation.limits
-        jumps = local.heights * (high - low) * np.abs(self.oracle.output_scale[0]) * 10.0**accuracy.decimals
-        norms = np.linalg.norm(local.weights, axis=1)
-        return local.take(np.flatnonzero((np.abs(jumps - 1.0) > _ONE_SPACING) | (norms < _STEEP * np.median(norms))))
-
     def near_units(self, weights, biases, per_parameter):
         """A sample near the units' hyperplanes and near the center."""
         D, m = weights.shape
         n = int(per_parameter * (D + 2) * m)
         close = design_points(weights, biases, n // 2, 1.0, self.rng)
         return _joined([self.sample(close), self.near(n - n // 2)])
-
-    def with_far_points(self, fit, near, units):
-        """The fit to a sample and to the far points of units, and both: more of them as directions become precise."""
-        D, rows = self.oracle.n_inputs, near
-        local = [unit.local.take(slice(None, _JOINT_POINTS)) for unit in units]
-        local = functools.reduce(LocalUnits.joined, local)
-        U, Y = self.oracle.representable(local.inputs.reshape(-1, D)), local.outputs.reshape(-1, 1)
-        summed = np.repeat(local.rounding, local.outputs.shape[1])[:, None]
-        far = FitSample(U, Y, np.hypot(self.std_of(Y), summed))
-        for _ in range(_FAR_ROUNDS):
-            residual = ((fit.network(far.inputs) - far.outputs) / far.std).reshape(local.outputs.shape)
-            known = np.sqrt(np.mean(residual**2, axis=1)) < _CONSISTENT * max(fit.scale, 1.0)
-            some = np.repeat(known, local.outputs.shape[1])
-            more = _joined([near, FitSample(*(getattr(far, name)[some] for name in _FIELDS))])
-            better = self.polished(fit.network, more)
-            if better.scale > _WORSE * fit.scale:
-                break
-            fit, rows = better, more
-        return fit, rows
 
     def completed(self, network, rows):
         """A network with further units until it explains a sample, or none explains more; errors are tolerated first.
@@ -200,7 +125,7 @@ class _Search:
             fit = self.polished(network, tolerant, max_rounds=_FIRST_ROUNDS)
             network = fit.network
             fit = replace(fit, scale=residual_scale((network(rows.inputs) - rows.outputs) / rows.std, QUANTILE))
-            if fit.scale < _NEARLY:
+            if fit.scale < _NEARLY or self.oracle.budget.out_of_time:
                 break
         return fit
 
