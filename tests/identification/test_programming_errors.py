@@ -56,7 +56,7 @@ PLACES = {
         (3, 5, 7, 1),
         "tanh",
     ),
-    "profiles": ("methods.asymptotes.find_asymptotic_network", {"activation": "softplus"}, (4, 5, 1), "softplus"),
+    "profiles": ("methods.relu_limit.network_from_limit", {"activation": "softplus"}, (4, 5, 1), "softplus"),
     "widths unknown": ("methods.discovery.redundant_units", {"layer_widths": "auto"}, (5, 4, 1), "tanh"),
     "hessians": ("methods.hessians.design_points", {**ONE_TANH, "strategy": "hessian"}, (5, 5, 1), "tanh"),
     "extractor": ("extractor.find_entangled_weights", {**TWO_TANH, "strategy": "hessian"}, (9, 6, 4, 1), "tanh"),
@@ -197,8 +197,8 @@ def test_wide_handlers_are_found():
     assert [names & WIDE for _, names in handlers(ast.parse(source))] == [{"LinAlgError"}, {"BaseException"}]
 
 
-def test_a_reading_that_the_model_refuses_does_not_hide_an_earlier_error(monkeypatch):
-    """Logits of a classifier may be lost where another reading needs them; the first one states what failed."""
+def test_a_reading_that_the_model_refuses_does_not_hide_another_error(monkeypatch):
+    """Logits of a classifier may be lost where one reading needs them; the other one states what failed."""
     module = importlib.import_module(PACKAGE + "identifier")
 
     def pose(reading, *_):
@@ -207,7 +207,8 @@ def test_a_reading_that_the_model_refuses_does_not_hide_an_earlier_error(monkeyp
     monkeypatch.setattr(module, "pose", pose)
     monkeypatch.setattr(module, "sharp_bends_of", lambda problem: None)
     first, second = NotIdentified("layers", "unexplained", "first"), BlackBoxError("second")
-    with pytest.raises(NotIdentified, match="first"):
-        module._recover([first, second], None, None, None)
+    for readings in ([first, second], [second, first]):
+        with pytest.raises(NotIdentified, match="first"):
+            module._recover(readings, None, None, None)
     with pytest.raises(BlackBoxError, match="second"):
-        module._recover([second, first], None, None, None)
+        module._recover([second], None, None, None)
