@@ -81,6 +81,7 @@ RADII = (0.5, 1.0, 3.0)  # standard deviations of random points
 RANK_TOL = 1e-9  # singular value or pivot over the largest, below which it is rounding of fitted weights
 RCOND = 1e-12  # of least squares: rounding
 RESIDUAL_FLOOR = 1e-3  # residual over the median below which residuals weigh no more
+REWEIGHTINGS = 20  # of a fit of outputs of which some belong to something else
 SAME = 1e-9  # relative difference of two results that is rounding
 SAME_NORMAL = 1e-4  # one minus the cosine of the normals of one hyperplane
 SAME_PLANE = 1e-3  # distance of hyperplanes that are one: errors of a few are ten times as large

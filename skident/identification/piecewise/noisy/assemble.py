@@ -10,7 +10,9 @@ from skident.budget import check_deadline
 from skident.linalg import lapack, svd
 from skident.network import FeedforwardNetwork
 
-from .robust import least_absolute_fit, robust_fit
+from ...constants import REWEIGHTINGS
+from ..kernel.robust_fit import fit_outputs
+from .robust import robust_fit
 
 __all__ = ["TwoLayers", "assemble", "first_layer_signs", "fold_linear_part", "folds"]
 
@@ -152,7 +154,7 @@ def assemble(units, planes, signs, X, F, tol, floor):
     False units, whose coefficient is not the measured jump, are left out one after the other.
     """
     W1, b1 = planes[:, :-1].T * signs, planes[:, -1] * signs
-    chosen = _distinct(sorted(units, key=lambda unit: -unit.share * unit.known.mean()), signs)
+    chosen = _distinct(sorted(units, key=lambda unit: -len(unit.signs) * unit.known.mean()), signs)
     best = None
     while best is None or len(chosen):
         check_deadline()
@@ -189,7 +191,8 @@ def _read_out(layers, X, F, tol, floor):
     """The layers with linear part and offset, residuals over `tol`, and coefficients (K2, m_L) of the units."""
     H, K2 = layers.hidden(X), len(layers.b2)
     Z = H @ layers.W2 + layers.b2
-    coef, residual = least_absolute_fit(np.column_stack([np.abs(Z) / 2.0, H, np.ones(len(X))]), F, tol, floor)
+    A = np.column_stack([np.abs(Z) / 2.0, H, np.ones(len(X))])
+    coef, residual = fit_outputs(A, F, np.full(len(X), tol), explained=floor, n_rounds=REWEIGHTINGS, floor=floor)
     A, L, c = np.split(coef, [K2, K2 + H.shape[1]])
     found = replace(layers, W3=A, V=L - layers.W2 @ A / 2.0, c=c[0] - layers.b2 @ A / 2.0)
     return found, residual, A

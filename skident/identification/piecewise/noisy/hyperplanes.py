@@ -153,10 +153,6 @@ class NoisyHyperplaneSearch:
         """Forget some hyperplanes."""
         self.planes, self.errors = np.delete(self.planes, index, axis=0), np.delete(self.errors, index)
 
-    def has(self, plane, error=0.0):
-        """Whether a hyperplane (D + 1,) is one of those detected, within the standard errors of both."""
-        return bool(np.any(self._same(plane, error)))
-
     def _same(self, plane, error):
         apart = [np.linalg.norm(self.planes - sign * plane, axis=1) for sign in (1.0, -1.0)]
         return np.minimum(*apart) < np.maximum(_MERGE_ERRORS * (error + self.errors), SAME_PLANE)

@@ -8,10 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from skident.budget import check_deadline
+from skident.budget.constants import MANY_ROUNDS
 from skident.linalg import lapack, svd
 
-from ...constants import LEAST_SHARE
-from .robust import least_absolute_fit
+from ...constants import LEAST_SHARE, REWEIGHTINGS
+from ..kernel.robust_fit import fit_outputs
 
 __all__ = ["find_missing_unit"]
 
@@ -20,7 +21,6 @@ _N_MORE_SEEDS = 16  # around which more points of a unit are searched
 _PER_UNKNOWN = 6  # wrong points per weight of a unit
 _STEPS = (0.03, 0.1, 0.3, 0.6, 1.0)  # steps from one wrong point to the next, in standard deviations of the inputs
 _BATCH = 200  # steps tried at a time
-_ROUNDS = 20  # of these at most
 _LEAST_POINTS = 2.0  # of the wrong points per weight: as many as weights always fit
 _ONE_WEIGHT = 0.95  # share of one input in a unit's sum that is a wrong weight of another unit
 _MARGIN_STEPS = 30  # Newton steps on the squares of pre-activations above the margin
@@ -56,7 +56,7 @@ def find_missing_unit(layers, residual_at, seeds, right, tol, rng):
 def _cloud(residual_at, seeds, tol, n, rng):
     """At least n wrong points around seeds, by random steps, if there are so many; with residuals and errors."""
     X, R, std = residual_at(seeds)
-    for _ in range(_ROUNDS):
+    for _ in range(MANY_ROUNDS):
         if len(X) >= n:
             break
         step = rng.choice(_STEPS, (_BATCH, 1))
@@ -78,7 +78,8 @@ def _unit_of(layers, X, R, std, tol):
     A = np.column_stack([H[:, used], np.ones(len(X))])
     if len(X) < _LEAST_POINTS * A.shape[1]:
         return None
-    coef, residual = least_absolute_fit(A, (R @ output)[:, None], tol)
+    options = {"explained": 1.0, "n_rounds": REWEIGHTINGS}
+    _, residual = fit_outputs(A, (R @ output)[:, None], np.full(len(X), tol), **options)
     good = residual < 1.0
     if good.sum() < _LEAST_POINTS * A.shape[1] or good.mean() < LEAST_SHARE:
         return None

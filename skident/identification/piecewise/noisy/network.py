@@ -17,11 +17,9 @@ from skident.oracle import NotIdentified, OutOfBudgetError
 from ...constants import LEAST_GAIN, WRONG
 from ..kernel.windows import DEVIATIONS
 from .assemble import TwoLayers, assemble, first_layer_signs, folds
-from .faint_units import rows_of_faint_units, with_faint_units
 from .hyperplanes import NoisyHyperplaneSearch
 from .missing_units import find_missing_unit
 from .polish import annealed_polish
-from .rare_units import with_refitted_units
 from .sampling import moved_to_hyperplanes, on_rarer_sides
 from .second_layer import SecondLayerSearch
 
@@ -46,9 +44,7 @@ _REPAIRS = 8  # rounds of polish and search for what is missing
 _N_VALIDATION = 20_000  # held-out outputs at least
 _WRONG_SCALES = 12.0  # `WRONG` in deviations of the residuals
 _WRONG_MOST = 100.0  # standard deviations above which an output is wrong whatever the residuals of others are
-_FAINT_SHARE = 0.1  # share of wrong outputs from which units that are often active are missing
-_FAINT_GAIN = 0.8  # residual with such units over that without them: errors of the units detected fall less
-_FAINT = 300.0  # residual before the first polish that is no error of the units detected: those leave up to 200
+_FAINT_SHARE = 0.1  # share of wrong outputs above which a linear part is not folded: units are missing
 _FOLD_ERROR = 300.0  # median residual without the linear part that is error of the units, in standard deviations
 _FOLD_GROWTH = 3.0  # that residual over the one with it, as for `_FOLD_ERROR`
 _WORSE_FACTOR = 3.0  # share of wrong outputs over that of the best network from which a linear part was folded in vain
@@ -121,9 +117,7 @@ class _Search:
         self._scan()
         if self.layers is None:
             raise self._unexplained()
-        n_known = len(self.layers.b2)
-        self._complete(_FAINT)
-        if self.read_share > _USABLE_WRONG and len(self.layers.b2) == n_known:
+        if self.read_share > _USABLE_WRONG:
             raise self._unexplained()
         self._repair()
 
@@ -132,17 +126,16 @@ class _Search:
         idle = 0
         for _ in range(_ROUNDS):
             n_planes = len(self.first.planes)
-            new = self.second.add(self.second.scan(_N_LINES * (1 + idle)))
-            if len(self.first.planes) > n_planes:
-                self.second.complete()
+            new = self.second.scan(_N_LINES * (1 + idle))
+            if not self._assemble() or self.read_share > _READ_RIGHT:
+                new |= self.second.complete()
+                self._assemble()
             idle = 0 if new or len(self.first.planes) > n_planes else idle + 1
             patience = PATIENCE + len(self.first.planes) // _PLANES_PER_ROUND
-            explained = self._assemble() and self.read_share < _READ_WRONG
-            if (explained and (idle or self.read_share < _READ_RIGHT)) or idle == patience:
+            explained = self.read_share < (_READ_WRONG if idle else _READ_RIGHT)
+            if explained or idle == patience:
                 break
-        if self.read_share >= _READ_WRONG:
-            self.second.complete()
-        if self.second.drop_false_planes() or self.read_share >= _READ_WRONG:
+        if self.second.drop_false_planes():
             self._assemble()
 
     def _points(self, n):
@@ -162,18 +155,6 @@ class _Search:
         self.layers, self.sign_doubt, self.read_share = layers, signs[1], float(np.mean(residual > 1.0))
         return True
 
-    def _complete(self, tol):
-        """Add units of which no boundary was followed, if many residuals exceed tol; whether there are any."""
-        # With several outputs, networks 20-32-16-3 ended with redundant units (for unknown reasons).
-        if self.probe.n_outputs > 1 or self._wrong_share(tol) < _FAINT_SHARE:
-            return False
-        self._query_more(rows_of_faint_units(self.layers))
-        before, size = self.layers, np.median(np.abs(self.F - self.layers(self.X)))
-        self.layers = with_faint_units(before, self.X, self.F, self.rng)
-        if np.median(np.abs(self.F - self.layers(self.X))) > _FAINT_GAIN * size:
-            self.layers = before
-        return self.layers is not before
-
     def _wrong_share(self, tol=WRONG):
         """Share of the outputs with residuals above tol."""
         return float(np.mean(np.abs(self.F - self.layers(self.X)).max(axis=1) > tol))
@@ -190,23 +171,23 @@ class _Search:
         residual = np.abs(self.F - self.layers(self.X)).max(axis=1)
         tol = max(WRONG, _READ_MARGIN * np.quantile(residual, _READ_QUANTILE))
         self._add_missing(_Samples(self.X, self.F, residual > tol), tol)
-        idle, complete = 0, False
+        idle, before = 0, np.inf
         for _ in range(_REPAIRS):
             check_deadline()
             folded = self._folded(self.layers)
-            found, samples = self._polished(folded, anneal=complete)
+            found, samples = self._polished(folded)
             if self._is_worse(found) and folded.rank < self.layers.rank:
-                self.bad_fold, self.layers, complete = len(folded.b2), self.best.layers, True
+                self.bad_fold, self.layers = len(folded.b2), self.best.layers
                 continue
             better = self._keep(found)
             self.layers = self._without_redundant(found.layers, samples)
-            if len(self.layers.b2) < len(found.layers.b2) or (better and self._complete(WRONG)):
+            if len(self.layers.b2) < len(found.layers.b2):
                 continue
             idle = 0 if better else idle + 1
             if found.wrong_share == 0 or idle == PATIENCE:
                 break
-            complete = not self._add_missing(samples, WRONG)
-            if complete:
+            refitted, before = found.wrong_share < LEAST_GAIN * before, found.wrong_share
+            if refitted or not self._add_missing(samples, WRONG):
                 self._fit_also(samples.X[samples.wrong])
                 self.layers = self.best.layers
         if self.best.n_linear:
@@ -218,7 +199,7 @@ class _Search:
         whole, likely = folds(layers, np.concatenate([self._points(_FOLD_POINTS), self.extra]))
         for folded in (whole, likely):
             if folded.rank < layers.rank:
-                found = self._polished(folded, anneal=False)[0]
+                found = self._polished(folded, again=True)[0]
                 if not self._is_worse(found) and found.wrong_share <= self.best.wrong_share:
                     self.best = found
                     break
@@ -242,7 +223,7 @@ class _Search:
     def _folded(self, layers):
         """The same function with a linear part of low rank if that is possible, else every unit on its rarer side."""
         X = np.concatenate([self._points(_FOLD_POINTS), self.extra])
-        layers = with_refitted_units(layers.on_rarer_sides(X), self._residual_of, X, self.rng)
+        layers = layers.on_rarer_sides(X)
         if self.bad_fold == len(layers.b2) or self._wrong_share() > _FAINT_SHARE:
             return layers
         whole, likely = folds(layers, X)
@@ -253,17 +234,20 @@ class _Search:
         """Median size of the residuals at the random points."""
         return float(np.median(np.abs(self.F - layers(self.X))))
 
-    def _polished(self, layers, anneal):
-        """The polished network of layers, and `_Samples` that validate it and that were fitted."""
+    def _polished(self, layers, again=False):
+        """The polished network of layers, and `_Samples` that validate it and that were fitted, or those of before."""
         network, n_linear = layers.network(self.X, self.probe.output_error)
-        X = self._polish_points(layers, network.n_parameters)
-        V = self._points(max(_N_VALIDATION, 2 * network.n_parameters // network.n_outputs))
-        U = np.concatenate([V, X])
-        Y, std, best = self.oracle(U), self._std(layers, U), None
-        new, fitted = np.arange(len(U)) < len(V), np.arange(len(U)) >= len(V)
-        # Weights that hardly any output depends on are recovered from outputs that look like outliers.
-        for first in (False, True) if anneal and self._wrong_share() < _FAINT_SHARE else (False,):
-            polished, scale = annealed_polish(network, X, Y[fitted], std[fitted], anneal=first)
+        if not again:
+            X = self._polish_points(layers, network.n_parameters)
+            n = max(_N_VALIDATION, 2 * network.n_parameters // network.n_outputs) // 2
+            U = np.concatenate([self._points(n), X])
+            self.outputs = U, self.oracle(U), np.arange(len(U)) < n
+        U, Y, new = self.outputs
+        std, rows = self._std(layers, U), np.flatnonzero(~new)
+        fitted = U[rows], Y[rows], std[rows]
+        best = None
+        for anneal in (False, True):  # weights that hardly any output depends on are determined by outliers
+            polished, scale = annealed_polish(network, *fitted, anneal=anneal)
             limit = max(WRONG, min(_WRONG_SCALES * scale, _WRONG_MOST))
             wrong = np.any(np.abs(polished(U) - Y) > limit * std, axis=1)
             if best is None or wrong.sum() < best[1].sum():
@@ -271,9 +255,16 @@ class _Search:
             if not wrong.any():
                 break
         network, wrong = best
+        if not again and not wrong.any():  # the other half is for networks that may be right
+            V = self._points(n)
+            F = self.oracle(V)
+            wrong = np.append(wrong, np.any(np.abs(network(V) - F) > limit * self._std(layers, V), axis=1))
+            U, Y, new = np.concatenate([U, V]), np.concatenate([Y, F]), np.append(new, np.ones(n, dtype=bool))
+            self.outputs = U, Y, new
         layers = TwoLayers.of(network, n_linear, self.probe.output_error)
-        sample = FitSample(X, Y[fitted], std[fitted])
-        found = NoisyDeepNetwork(network, float(wrong[new].mean()), len(V), self.sign_doubt, n_linear, layers, sample)
+        sample = FitSample(*fitted)
+        share, n_new = float(wrong[new].mean()), int(new.sum())
+        found = NoisyDeepNetwork(network, share, n_new, self.sign_doubt, n_linear, layers, sample)
         return found, _Samples(U, Y / self.probe.output_error, wrong)
 
     def _polish_points(self, layers, n_parameters):

@@ -1,36 +1,33 @@
-"""Units of the second layer: critical points that no hyperplane explains, and their boundaries followed."""
+"""Units of the second layer: bends that no hyperplane explains, grouped by the gradients on their two sides."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from skident.budget import check_deadline
-from skident.linalg import lapack
 
-from ...constants import LEAST_SHARE, LINE_REACH, N_INTERVALS
+from ...constants import LINE_REACH, N_INTERVALS
 from ..kernel.gradient import normals_at
-from ..kernel.lines import gaps_on_segments, random_segments
+from ..kernel.lines import CriticalPoints, Segments, gaps_on_segments, random_segments
 from ..kernel.locate import scan_segments
-from .follow import first_unit_points, follow_unit, refine_unit
-from .unit import SignFreeUnit
+from .unit import Bends, SignFreeUnit, bends_at
 
 __all__ = ["SecondLayerSearch"]
 
-_NORMAL_ERROR = 2e-2  # largest error of a normal at which a unit's boundary can be followed
-_LEAST_NORMAL_ERROR = 1e-6  # of its direction beside the measured one
-_FEWEST = 6  # hyperplanes that a unit must cross, or a quarter of them
-_SAME_COSINE = 0.9995  # of the coefficients of two parts of one unit
-_FEWEST_COMMON = 3  # hyperplanes that both crossed
-_PLANE_COEF = 2e-3  # largest coefficient over the gradient of a unit whose boundary is a hyperplane of the first layer
+_NORMAL_ERROR = 2e-2  # largest error of a gradient that says whose it is
+_PREDICTED = 0.01  # error of a gradient that a unit predicts, in place of a measured one
+_FEWEST_BENDS = 4  # of a unit
+_FLAT = 2e-3  # largest coefficient over the gradient of a unit whose boundary is a hyperplane of the first layer
+_FEWEST_PLANES = 4  # that such a unit must have crossed
 _ON_UNIT = 2e-3  # distance within which a critical point belongs to a unit, in standard deviations of the inputs
 _MOST_POINTS = 40  # critical points examined per scan, those with the longest gaps
 _RADII = (1.0, 1.0, 2.0)  # spreads of the points that lines go through
-_UNITED_SCALE = 0.05  # relative difference of the scales of two parts of one unit
-_UNITED_TOL = 5e-3  # residual of what their gradients say about hyperplanes between them, over the gradient
-_UNITED_NEAR = 2e-2  # distance of the points of one part from the boundary of the other
-_FALSE_COEF = 2e-3  # largest coefficient of all units at a hyperplane that is none
-_FEWEST_UNITS = 4  # from which false hyperplanes are dropped
-_FEWEST_KNOWN = 3  # units that must have crossed it
+_AIMED = 20  # short lines beyond unknown hyperplanes at a time
+_NEAREST = 3  # bends that they begin at
+_BEYOND = (0.1, 1.0)  # distances beyond the hyperplane, in standard deviations of the inputs
+_HALF_LENGTH = 1.0  # of these lines, in standard deviations of the inputs
+_AIMED_INTERVALS = 6  # that they are cut into at first
+_AIMED_ROUNDS = 12  # (budget)
 
 
 class SecondLayerSearch:
@@ -38,162 +35,130 @@ class SecondLayerSearch:
 
     def __init__(self, probe, first, rng, callback=None):
         self.probe, self.first, self.rng, self.callback = probe, first, rng, callback
-        self.units = []
-
-    def explains(self, X):
-        """Which points (n, D) are on a hyperplane or on the boundary of a unit."""
-        known = self.first.contains(X)
-        for unit in self.units:
-            known |= unit.contains(X, _ON_UNIT)
-        return known
+        D, m = probe.n_inputs, probe.n_outputs
+        self.units, self.parts = [], []
+        self.bends = Bends(np.zeros((0, D)), np.zeros((0, D)), np.zeros((0, m)), np.zeros(0), np.zeros(0))
 
     def critical_points(self, segments, n_intervals=N_INTERVALS):
-        """New `CriticalPoints` on segments."""
+        """New `CriticalPoints` on segments; those of known units have their gradients."""
         line, t = scan_segments(self.probe, segments, self.rng, n_intervals=n_intervals)
         points, gaps = segments.at(line, t), gaps_on_segments(segments, line, t)
-        new = np.flatnonzero(~self.explains(points))
+        known, new = [CriticalPoints(points[:0], points[:0], gaps[:0])], ~self.first.contains(points)
+        for unit in self.units:
+            i = np.flatnonzero(new & unit.contains(points, _ON_UNIT))
+            normals = unit.gradients(points[i])
+            normals /= np.linalg.norm(normals, axis=1, keepdims=True)
+            known.append(CriticalPoints(points[i], normals, np.full(len(i), _PREDICTED)))
+            new[i] = False
+        new = np.flatnonzero(new)
         new = new[np.argsort(-gaps[new], kind="stable")[:_MOST_POINTS]]
-        return normals_at(self.probe, points[new], segments.directions[line[new]], gaps[new], self.rng)[0]
+        measured, _ = normals_at(self.probe, points[new], segments.directions[line[new]], gaps[new], self.rng)
+        return measured, CriticalPoints.stacked(known)
 
     def scan(self, n_lines):
-        """Critical points on random lines that nothing explains, which also confirm hyperplanes."""
+        """Add critical points on random lines, which also confirm hyperplanes; whether there are more units."""
         lines = random_segments(self.probe, n_lines, self.rng, reach=LINE_REACH, radii=_RADII)
-        critical = self.critical_points(lines)
+        critical, known = self.critical_points(lines)
         self.first.add_points(critical)
-        self.update_planes()
-        return critical
-
-    def update_planes(self):
-        """Assign new hyperplanes to units."""
-        for unit in self.units:
-            unit.with_planes(self.first.planes)
+        return self.add(critical.joined(known))
 
     def add(self, critical):
-        """Follow the boundaries of critical points; the number of units and parts of units that are new."""
-        new = 0
-        for i in np.argsort(critical.errors, kind="stable"):
-            check_deadline()
-            point = critical.take(np.array([i]))
-            if critical.errors[i] < _NORMAL_ERROR and not self.explains(point.points)[0]:
-                new += self._add_one(point.points[0], point.normals[0], critical.errors[i])
-                if self.callback is not None:
-                    self.callback(len(self.first.planes) + len(self.units))
-        return new
+        """Group the bends at further critical points, too; whether there are more units or known coefficients."""
+        check_deadline()
+        before = self._size()
+        bends = bends_at(self.probe, self.first.planes, critical.take(critical.errors < _NORMAL_ERROR))
+        bends = bends.take((bends.errors < _NORMAL_ERROR) & ~self.first.contains(bends.points))
+        self.bends = self.bends.joined(bends)
+        self._group(list(range(len(self.bends) - len(bends), len(self.bends))))
+        if self.callback is not None:
+            self.callback(len(self.first.planes) + len(self.units))
+        return self._size() > before
 
-    def _add_one(self, point, normal, error):
-        """Whether the boundary at a critical point gives a new unit, more of a known one, or a hyperplane."""
-        unit = self._start(point, normal, error)
-        if unit is None:
-            return False
-        follow_unit(self.probe, unit, self.rng)
-        if self._is_hyperplane(unit):
-            return True
-        if unit.known.sum() < min(_FEWEST, len(unit.offsets) // 4):
-            return False
-        for other in self.units:
-            if _are_same(unit, other):
-                return self._unite(other, unit)
-        unit.share = refine_unit(self.probe, unit, self.rng)
-        if not unit.known.all():
-            follow_unit(self.probe, unit, self.rng)
-            unit.share = refine_unit(self.probe, unit, self.rng)
-        if unit.share < LEAST_SHARE:
-            return False
-        for other in self.units:
-            if _are_same(unit, other):
-                return self._unite(other, unit)
-        self.units.append(unit)
-        return True
+    def _size(self):
+        return len(self.units), sum(int(unit.known.sum()) for unit in self.units)
 
-    def _start(self, point, normal, error):
-        planes = self.first.planes
-        there = first_unit_points(self.probe, planes, point, normal)
-        if there is None:
-            return None
-        length = np.linalg.norm(there.jump[0])
-        return SignFreeUnit(
-            planes,
-            point + there.offset[0] * normal,
-            length * normal,
-            there.jump[0] / length,
-            max(3.0 * error, _LEAST_NORMAL_ERROR),
-            there.error[0],
-        )
+    def _group(self, new):
+        """Give new bends, and those of parts, to units, and start others from the most accurate of the rest."""
+        planes, left = self.first.planes, new + [i for part in self.parts for i in part.signs]
+        if self.units and len(self.units[0].offsets) < len(planes):
+            self._regroup()
+            return
+        left = sorted(left, key=lambda i: self.bends.errors[i])
+        units, self.units, self.parts = self.units, [], []
+        for unit in units:
+            unit.see(self.bends)
+            unit.grow(left)
+            left = [i for i in left if i not in unit.signs]
+            self._keep(unit)
+        while left:
+            unit = SignFreeUnit(planes, self.bends, left[0])
+            unit.grow(left)
+            left = [i for i in left if i not in unit.signs]
+            if not self._is_hyperplane(unit):
+                self._keep(unit)
+        if len(self.first.planes) > len(planes):
+            self._regroup()
+
+    def _regroup(self):
+        """Group all bends anew, behind the hyperplanes of today."""
+        self.bends, self.units, self.parts = self.bends.take(~self.first.contains(self.bends.points)), [], []
+        self._group(list(range(len(self.bends))))
+
+    def _keep(self, unit):
+        """Keep a unit, as far as it is no part of another one."""
+        if not any(other.unite(unit) for other in self.units):
+            (self.parts if len(unit.signs) < _FEWEST_BENDS else self.units).append(unit)
 
     def _is_hyperplane(self, unit):
         """Whether a unit's boundary is a hyperplane of the first layer, which is added then."""
         known, size = unit.known, np.linalg.norm(unit.gradient)
-        if known.sum() < _FEWEST_UNITS or np.abs(unit.coef[known]).max() > _PLANE_COEF * size:
+        if known.sum() < _FEWEST_PLANES or np.abs(unit.coef[known]).max() > _FLAT * size:
             return False
         normal = unit.gradient / size
-        if not self.first.add_plane(np.append(normal, -normal @ unit.point - unit.beta / size)):
-            return False
-        self.update_planes()
-        return True
-
-    def _unite(self, unit, part):
-        """Add to a unit what another part of its boundary determines; whether that is anything."""
-        common, new = unit.known & part.known, part.known & ~unit.known
-        between = ~unit.known & ~part.known & (unit.side != part.side)
-        if not (new.any() or between.any()) or common.sum() < _FEWEST_COMMON:
-            return False
-        scale = (unit.coef[common] @ part.coef[common]) / np.sum(part.coef[common] ** 2)
-        if abs(abs(scale) - 1.0) > _UNITED_SCALE:
-            return False
-        unit.coef[new] = scale * part.coef[new]
-        unit.known = unit.known | new
-        if between.any() and not _solve_between(unit, part, between, scale):
-            return False
-        near = unit.contains(part.points, _UNITED_NEAR)
-        unit.add_points(part.points[near], part.errors[near])
-        crossed = np.any(unit.features(unit.points) > 0, axis=0)
-        unit.known &= crossed | ~(new | between)
-        unit.coef[~unit.known] = 0.0
-        unit.fit()
-        unit.share = refine_unit(self.probe, unit, self.rng)
-        return True
-
-    def complete(self):
-        """Follow the boundaries of units that lack coefficients again."""
-        for unit in self.units:
-            if not unit.known.all():
-                before = unit.known.sum()
-                follow_unit(self.probe, unit, self.rng)
-                if unit.known.sum() > before:
-                    unit.share = refine_unit(self.probe, unit, self.rng)
+        return self.first.add_plane(np.append(normal, -normal @ unit.point - unit.beta / size))
 
     def drop_false_planes(self):
         """Forget hyperplanes across which no unit changes; whether there were any."""
-        if len(self.units) < _FEWEST_UNITS:
+        if not self.units:
             return False
         known = np.array([unit.known for unit in self.units])
         size = np.array([np.abs(unit.coef) / np.linalg.norm(unit.gradient) for unit in self.units])
-        false = np.flatnonzero((np.max(size * known, axis=0) < _FALSE_COEF) & (known.sum(axis=0) >= _FEWEST_KNOWN))
-        self.first.drop(false)
-        for unit in self.units if len(false) else ():
-            unit.without_planes(false)
-            unit.fit()
-        return len(false) > 0
+        false = (np.max(size * known, axis=0) < _FLAT) & (known.sum(axis=0) >= _FEWEST_PLANES)
+        if false.any():
+            self.first.drop(np.flatnonzero(false))
+            self._regroup()
+        return bool(false.any())
+
+    def complete(self):
+        """Scan short lines where coefficients of units are missing, as long as that helps; whether it did."""
+        helped = False
+        for _ in range(_AIMED_ROUNDS):
+            some = [unit for unit in self.units if not unit.known.all()] or self.parts
+            if not some:
+                break
+            lines = [self._aimed(some[i]) for i in self.rng.randint(len(some), size=_AIMED)]
+            half = np.full(len(lines), _HALF_LENGTH)
+            segments = Segments(*np.swapaxes(lines, 0, 1), -half, half)
+            critical, known = self.critical_points(segments, _AIMED_INTERVALS)
+            if not self.add(critical.joined(known)):
+                break
+            helped = True
+        return helped
+
+    def _aimed(self, unit):
+        """Origin and direction of a line across a unit's boundary beyond a hyperplane that it has not crossed."""
+        unknown = np.flatnonzero(~unit.known)
+        k = unknown[self.rng.randint(len(unknown))]
+        normal, X = unit.normals[:, k], unit.points
+        z = X @ normal + unit.offsets[k]
+        i = self.rng.choice(np.argsort(np.abs(z))[:_NEAREST])
+        g = unit.gradients(X[i][None])[0]
+        g = g / np.linalg.norm(g)
+        tangent = normal - (normal @ g) * g
+        tangent /= max(tangent @ normal, _LEAST_TANGENT)
+        away = (z[i] + np.sign(z[i]) * self.rng.uniform(*_BEYOND)) * tangent
+        return X[i] - away * min(1.0, _FARTHEST / np.linalg.norm(away)), g
 
 
-def _are_same(unit, other):
-    """Whether two units have the same coefficients, up to a factor."""
-    common = unit.known & other.known
-    if common.sum() < _FEWEST_COMMON:
-        return False
-    a, b = unit.coef[common], other.coef[common]
-    return abs(a @ b) > _SAME_COSINE * np.linalg.norm(a) * np.linalg.norm(b)
-
-
-def _solve_between(unit, part, between, scale):
-    """Coefficients of hyperplanes between two parts that neither crossed, from the two gradients; whether they fit."""
-    if between.sum() > len(unit.point) - 3:
-        return False
-    target = scale * part.gradient - unit.gradients(part.point[None])[0]
-    M = -unit.normals[:, between] * unit.side[between]
-    coef = lapack.lstsq(M, target, rcond=None)[0]
-    if np.linalg.norm(M @ coef - target) > _UNITED_TOL * np.linalg.norm(unit.gradient):
-        return False
-    unit.coef[between] = coef
-    unit.known = unit.known | between
-    return True
+_FARTHEST = 2.0  # of an aimed line from the bend that it begins at, in standard deviations of the inputs
+_LEAST_TANGENT = 0.1  # part of a hyperplane's normal along a unit's boundary

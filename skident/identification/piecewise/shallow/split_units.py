@@ -13,7 +13,7 @@ from skident.fitting.errors_of_fit import FitSample
 from skident.fitting.robust_polish import robust_polish
 from skident.linalg import svd
 
-from ...constants import WITHIN_RADII, WRONG
+from ...constants import REWEIGHTINGS, WITHIN_RADII, WRONG
 from ..kernel.robust_fit import fit_outputs
 from .units import ReLUUnits
 from .unsigned import output_std, units_of, with_linear_part
@@ -26,7 +26,6 @@ _AROUND = 0.25  # of points around one point of such a hyperplane, over its dist
 _PER_UNKNOWN = 40  # points beside such a hyperplane per weight: most lie outside of the wedge
 _OFFSETS = (-5.0, -0.5)  # powers of ten of their distances from it, over those from the center
 _LEAST = 2.0  # wrong points on either side per weight
-_REWEIGHTINGS = 20  # reweightings of a linear fit
 _MOST = 4  # units that are split (budget)
 
 
@@ -107,7 +106,7 @@ def _split(oracle, fit, units, k, rng):
         output = svd(R, full_matrices=False)[2][0]
         A = np.column_stack([around.inputs[chosen], np.ones(chosen.sum())])
         tol = around.std[chosen].max(axis=1) * max(fit.scale, 1.0)
-        coef, _ = fit_outputs(A, (R @ output)[:, None], tol, explained=1.0, n_rounds=_REWEIGHTINGS)
+        coef, _ = fit_outputs(A, (R @ output)[:, None], tol, explained=1.0, n_rounds=REWEIGHTINGS)
         norm = np.linalg.norm(coef[:D]) * np.sign(coef[:D, 0] @ units.weights[:, k])
         plane = coef[:, 0] / norm
         parts.append(ReLUUnits(plane[:D, None], plane[D:], norm * output[None], np.zeros(1)))
