@@ -8,17 +8,15 @@ import numpy as np
 
 from skident.budget.constants import RIDGE, TINY
 from skident.fitting.errors_of_fit import FitSample
-from skident.fitting.linear_units import with_linear_units
 from skident.fitting.robust_polish import robust_polish
 from skident.linalg import lapack
-from skident.network import Architecture, FeedforwardNetwork
 from skident.oracle import NotIdentified
 
-from ...constants import LEAST_ABSOLUTE, OUTPUTS_PER_UNKNOWN, SIGNIFICANT
-from ..kernel.robust_fit import fit_outputs
+from ...constants import OUTPUTS_PER_UNKNOWN, SIGNIFICANT
 from .located_units import with_located_units
 from .restricted import UnsignedFit, network_of_fit
-from .units import ReLUUnits, ShallowNetwork
+from .units import ShallowNetwork
+from .unsigned import units_of, unsigned_features, with_linear_part
 from .visible_units import VisibleUnits
 
 __all__ = ["find_from_logits"]
@@ -56,7 +54,7 @@ def find_from_logits(oracle, rng, n_units=None, callback=None):
         if located:
             units = with_located_units(visible, units, functools.partial(_hidden_by, visible), rng)
         rows = visible.rows(units, int(OUTPUTS_PER_UNKNOWN * _unknowns(units) / units.outgoing.shape[1]))
-        network = _with_linear_part(units, rows)
+        network, _ = with_linear_part(units, rows)
         residual = np.abs(network(rows.inputs) - rows.outputs).max(axis=1) / rows.std[:, 0]
         aims = rows.inputs[np.argsort(-residual)[:_AIMED]]
         rough = np.median(residual * rows.std[:, 0]) > _ROUGH * np.ptp(rows.outputs)
@@ -95,11 +93,11 @@ def _checked(fit, rows, found, n_units):
 
 def _fit(network, rows):
     """The `RobustFit` of the significant units of a network, and the numbers of units and of skips."""
-    units = _significant(_units_of(network), rows)
+    units = _significant(units_of(network), rows)
     while True:
-        signed, n_skips = _signed(_with_linear_part(units, rows), rows)
+        signed, n_skips = _signed(with_linear_part(units, rows)[0], rows)
         fit, n_before = _polished(signed, rows), len(units)
-        units = _significant(_units_of_signed(fit.network, n_skips), rows)
+        units = _significant(units_of(fit.network, n_skips), rows)
         if len(units) == n_before:
             return fit, (n_before, n_skips)
 
@@ -116,40 +114,9 @@ def _unknowns(units):
     return (m + p) * (D + 1 + p)
 
 
-def _features(units, U):
-    return np.column_stack([np.ones(len(U)), U, 0.5 * np.abs(U @ units.weights + units.biases)])
-
-
-def _with_linear_part(units, rows):
-    """The network of the units with p linear ones, by robust linear least squares."""
-    (D, m), p = units.weights.shape, rows.outputs.shape[1]
-    options = {"explained": 1.0, "n_rounds": LEAST_ABSOLUTE, "floor": np.median}
-    coef, _ = fit_outputs(_features(units, rows.inputs), rows.outputs, rows.std[:, 0], **options)
-    outgoing = coef[D + 1 :]
-    # c |z| / 2 = c relu(z) - c z / 2
-    linear = coef[1 : D + 1] - 0.5 * units.weights @ outgoing
-    constant = coef[0] - 0.5 * units.biases @ outgoing
-    activation = with_linear_units(Architecture((m, p), "relu")).activation
-    weights = [np.hstack([units.weights, linear]), np.vstack([outgoing, np.eye(p)])]
-    return FeedforwardNetwork(weights, [np.concatenate([units.biases, np.zeros(p)]), constant], activation)
-
-
-def _units_of(network):
-    """The `ReLUUnits` of a network with linear units at its end, with normals of norm 1."""
-    return _units_of_signed(network, network.n_outputs)
-
-
-def _units_of_signed(network, n_skips):
-    """The `ReLUUnits` of a network but for its last ones, with normals of norm 1."""
-    m = network.layer_widths[0] - n_skips
-    W, b, outgoing = network.weights[0][:, :m], network.biases[0][:m], network.weights[1][:m]
-    norms = np.maximum(np.linalg.norm(W, axis=0), TINY)
-    return ReLUUnits(W / norms, b / norms, outgoing * norms[:, None], np.zeros(m))
-
-
 def _significant(units, rows):
     """The units that remain after one insignificant unit after another is removed, the worst first."""
-    A, F = _features(units, rows.inputs) / rows.std, rows.outputs / rows.std
+    A, F = unsigned_features(units, rows.inputs) / rows.std, rows.outputs / rows.std
     gram, right = A.T @ A, A.T @ F
     size = np.maximum(np.sqrt(np.diag(gram)), TINY)
     gram, right = gram / size[:, None] / size, right / size[:, None]
@@ -172,7 +139,7 @@ def _signed(network, rows):
     determined = p * network.n_inputs >= _EQUATIONS * (network.layer_widths[0] - p)
     if not determined:  # the signs take as many digits as the logits have
         network = _polished(network, rows).network
-    units = _units_of(network)
+    units = units_of(network)
     m = len(units)
     linear = (network.weights[0][:, m:] @ network.weights[1][m:]).T + 0.5 * units.outgoing.T @ units.weights.T
     constant = network.biases[1] + network.biases[0][m:] @ network.weights[1][m:] + 0.5 * units.biases @ units.outgoing

@@ -31,6 +31,7 @@ __all__ = [
     "query_rows",
     "significant",
     "units_of",
+    "unsigned_features",
     "with_linear_part",
 ]
 
@@ -65,7 +66,7 @@ def with_linear_part(units, rows):
     """The network of the units with p linear ones, by robust linear least squares; median residual over the spread."""
     (D, m), p = units.weights.shape, rows.outputs.shape[1]
     coef, residual = fit_outputs(
-        _features(units, rows.inputs),
+        unsigned_features(units, rows.inputs),
         rows.outputs,
         rows.std.max(axis=1),
         explained=1.0,
@@ -83,15 +84,16 @@ def with_linear_part(units, rows):
     return network, float(np.median(residual) / max(np.median(spread), TINY))
 
 
-def _features(units, U):
+def unsigned_features(units, U):
+    """Constant, inputs and ``|z| / 2`` (n, 1 + D + m) of units: outputs are linear in these, whatever their signs."""
     return np.column_stack([np.ones(len(U)), U, 0.5 * np.abs(U @ units.weights + units.biases)])
 
 
-def units_of(network):
-    """The `ReLUUnits` of a network with linear units at its end, with normals of norm 1."""
-    m = n_units_of(network)
+def units_of(network, n_linear=None):
+    """The `ReLUUnits` of a network with linear units at its end, one per output by default, with normals of norm 1."""
+    m = n_units_of(network) if n_linear is None else network.layer_widths[0] - n_linear
     W, b, outgoing = network.weights[0][:, :m], network.biases[0][:m], network.weights[1][:m]
-    norms = np.linalg.norm(W, axis=0)
+    norms = np.maximum(np.linalg.norm(W, axis=0), TINY)
     return ReLUUnits(W / norms, b / norms, outgoing * norms[:, None], np.zeros(m))
 
 
