@@ -19,6 +19,7 @@ from skident.network import FeedforwardNetwork, leaky_relu
 from skident.oracle import Oracle
 
 N_ROWS = 200
+GROWING = ("softplus", "gelu", "gelu_tanh", "mish", "hardswish", "selu")  # beside silu and elu
 # What it is -> its function, and what it is called. Sigmoid is of the class of tanh, leaky units of that of relu.
 HIDDEN = {
     "tanh": (np.tanh, "tanh"),
@@ -176,9 +177,7 @@ class Slopes:
     activations = {
         "leaky relu, slope 0.01 to 0.5": leaky,
         "hard tanh": lambda rng: "hard_tanh",
-        "silu": lambda rng: "silu",
-        "elu": lambda rng: "elu",
-    }
+    } | {name: lambda rng, name=name: name for name in ("silu", "elu", *GROWING)}
 
     def run(self, trials, quick):
         """All activations."""

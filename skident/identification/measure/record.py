@@ -115,8 +115,10 @@ def through(outputs, lines, n_nodes):
 def between(one, other, n_nodes, rng, low=-0.1, high=1.1):
     """`Segments` from points (n, k) to others, and their nodes; `low` and `high` are parts of the distance."""
     length = np.linalg.norm(other - one, axis=1)
-    lines = Segments(one, (other - one) / length[:, None], low * length, high * length)
-    return lines, _jittered(np.linspace(low, high, n_nodes) * length[:, None], rng)
+    V = (other - one) / length[:, None]
+    start = (one * V).sum(axis=1)  # positions are 0 nearest to the center: those of far origins are rounded there
+    lines = Segments(one - start[:, None] * V, V, start + low * length, start + high * length)
+    return lines, _jittered(start[:, None] + np.linspace(low, high, n_nodes) * length[:, None], rng)
 
 
 def _jittered(nodes, rng):

@@ -154,7 +154,7 @@ class LayerUnits:
             grid = line_grid(outputs, lines, _GRID)
             points = lines.origins[:, None] + grid[:, :, None] * lines.directions[:, None]
             phi = self.prefix.evaluate(points.reshape(-1, outputs.n_inputs))[1]
-            self._grid = grid, phi.reshape(*grid.shape, -1)
+            self._grid = grid, phi.reshape(*grid.shape, self.prefix.n_features)
         return self._grid
 
     def is_hopeless(self, unit):
