@@ -23,7 +23,7 @@ LINES = {
     "datasets": 304,
     "fitting": 2259,
     "hierarchical": 3082,
-    "identification": 22465,
+    "identification": 22455,
     "inspection": 550,
     "landscape": 2927,
     "linalg": 956,

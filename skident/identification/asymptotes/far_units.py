@@ -31,18 +31,19 @@ class FarUnits(Table):
     position_errors: np.ndarray  # (m,)
 
 
-def find_far_units(oracle, max_units, rng, callback=None):
+def find_far_units(oracle, n_units, max_units, rng, callback=None):
     """`FarUnits` of an oracle with one hidden layer of units that grow linearly; outputs need not be exact.
 
     Far out, an activation that is constant on the left and of slope 1 on the right is a ReLU up to rounding: units are
-    those of ``f(R v) / R``, recovered as from outputs with errors. Raises NotIdentified if no units explain these.
+    those of ``f(R v) / R``, recovered as from outputs with errors. Raises NotIdentified if no units explain these, or
+    more than `n_units` (if given) do.
     """
     distant, std = oracle.zoomed_out(_DISTANCE), oracle.accuracy.std
     std = np.maximum(std if oracle.accuracy.grows else std / _DISTANCE, _LEAST_ERROR)
     distant.accuracy = replace(distant.accuracy, std=std)
     probe = probe_of(distant, rng, far=FAR_REACH)
     search = LineSearch(probe, FAR_REACH * probe.length_scale, max_units, rng)
-    limit, _ = find_from_inexact_outputs(search, None, callback, FAR_UNSHARED)
+    limit, _ = find_from_inexact_outputs(search, n_units, callback, FAR_UNSHARED)
     norms = np.linalg.norm(limit.weights[0], axis=0)
     jumps = limit.weights[1] * norms[:, None]
     errors = np.hypot(_POSITION_ERROR, _DISTANCE * _AVERAGED * np.max(std) / np.linalg.norm(jumps, axis=1))

@@ -13,7 +13,7 @@ from ..asymptotes.near_fit import fit_near_center
 from ..attempt import polished_attempt
 from ..constants import TRIES
 
-__all__ = ["ALONE", "LINEAR_FAR_OUT", "METHOD", "beyond"]
+__all__ = ["ALONE", "LINEAR_FAR_OUT", "METHOD", "raise_unless_followed"]
 
 LINEAR_FAR_OUT = tuple(GROWING)
 ALONE = "no other method applies"
@@ -54,28 +54,19 @@ class Asymptotes:
             try:
                 network = _network(problem, width, entry["progress"])
             except (NotIdentified, BlackBoxError) as error:
-                if step.variant == ALONE:
-                    raise beyond(error, FARTHEST_LINE * np.sqrt(problem.oracle.n_inputs)) from error
-                return None
-        n_units = network.layer_widths[0]
-        if width is not None and n_units > width:
-            raise NotIdentified(
-                "profiles",
-                "units",
-                f"layer_widths={problem.widths}, but {n_units} hidden units were detected; set "
-                f"layer_widths=({n_units}, {problem.widths[-1]}).",
-            )
+                return raise_unless_followed(error, step, FARTHEST_LINE * np.sqrt(problem.oracle.n_inputs))
         return polished_attempt(problem, network, np.inf, "polish", self.name)
 
 
 METHOD = Asymptotes()
 
 
-def beyond(error, farthest):
-    """The error; of a model that fails far out, with the distance of the queries."""
-    if not isinstance(error, BlackBoxError):
-        return error
-    return BlackBoxError(f"{error} Queries reach {farthest:.1e} standard deviations.")
+def raise_unless_followed(error, step, farthest):
+    """Raise what failed far out, up to a distance, if no other method follows or the layers have other widths."""
+    if step.variant == ALONE and isinstance(error, BlackBoxError):
+        raise BlackBoxError(f"{error} Queries reach {farthest:.1e} standard deviations.") from error
+    if step.variant == ALONE or getattr(error, "reason", "") == "units":
+        raise error
 
 
 def _network(problem, width, progress):
@@ -92,7 +83,7 @@ def _network(problem, width, progress):
         if problem.out_of_time and (network or failure):
             break
         try:
-            units = find_far_units(oracle, max_units, problem.rng, progress)
+            units = find_far_units(oracle, width, max_units, problem.rng, progress)
             network, explains = fit_near_center(oracle, units, names, problem.held_out.noise_std, problem.rng)
         except NotIdentified as error:
             failure = error

@@ -13,7 +13,7 @@ from ..asymptotes.deep_limit import network_from_limit
 from ..attempt import polished_attempt
 from ..problem import HeldOut
 from . import relu
-from .asymptotes import ALONE, LINEAR_FAR_OUT, beyond
+from .asymptotes import LINEAR_FAR_OUT, raise_unless_followed
 
 __all__ = ["METHOD"]
 
@@ -49,10 +49,7 @@ class ReluLimit:
                 network = network_from_limit(problem.oracle, limit, get_activation(problem.activations[0]), problem.rng)
                 entry["residual"] = None
         except (NotIdentified, BlackBoxError) as error:
-            other_widths = isinstance(error, NotIdentified) and error.reason == "units"
-            if step.variant == ALONE or other_widths:
-                raise beyond(error, _SCALE) from error
-            return None
+            return raise_unless_followed(error, step, _SCALE)
         return polished_attempt(problem, network, np.inf, "polish", self.name)
 
 

@@ -27,7 +27,7 @@ def oracle_in_single_precision(function, D):
 
 def far_units(network, seed):
     oracle = oracle_in_single_precision(network, network.n_inputs)
-    return oracle, find_far_units(oracle, 100, np.random.RandomState(seed))
+    return oracle, find_far_units(oracle, None, 100, np.random.RandomState(seed))
 
 
 @pytest.mark.parametrize("activation", ["gelu", "softplus"])
@@ -64,7 +64,7 @@ def test_the_activation_that_fits(activation):
 
 def test_linear_outputs_have_no_units():
     with pytest.raises(NotIdentified, match="no hyperplane is crossed"):
-        find_far_units(oracle_in_single_precision(lambda X: X[:, :1], 4), 100, np.random.RandomState(0))
+        find_far_units(oracle_in_single_precision(lambda X: X[:, :1], 4), None, 100, np.random.RandomState(0))
 
 
 def test_a_unit_that_rounding_hides_far_out():
