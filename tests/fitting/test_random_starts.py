@@ -7,11 +7,19 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from skident.datasets import make_network
+from skident.fitting import small_starts
 from skident.fitting.least_squares import Stopping, fit_network
 from skident.fitting.pruning import prune_to, prune_to_smallest
 from skident.fitting.random_starts import StartLimits, fit_from_random_starts, fit_smallest_network, random_network
+from skident.fitting.small_starts import (
+    HiddenLayerProblem,
+    fit_from_small_starts,
+    fit_hidden_layers,
+    small_starts_apply,
+)
 from skident.metrics import parameter_error
 from skident.network import Architecture, FeedforwardNetwork
+from skident.network.calculus import forward
 
 
 def sampler(network, rng, n_rows=4000):
@@ -199,7 +207,7 @@ def test_two_hidden_layers_below_one_output():
     starts = []
     for seed in range(2):
         truth = planted((6, 5, 4, 1), seed)
-        found, misfit = fit_from_random_starts(
+        found, misfit = fit_from_small_starts(
             in_a_cube(truth),
             6,
             Architecture.of(truth),
@@ -208,3 +216,105 @@ def test_two_hidden_layers_below_one_output():
         )
         assert misfit < 1e-9 and parameter_error(truth, found) < 1e-6
     assert len(starts) <= 20
+
+
+def test_answers_of_no_network(rng):
+    """Something of the widths asked for, with its misfit, also where there is no time."""
+    Y = rng.standard_normal((3000, 1))
+    U = rng.standard_normal((3000, 4))
+    for n_starts, deadline in ((2, np.inf), (50, 0.0)):
+        starts = []
+        search = StartLimits(n_starts, deadline=deadline, progress=starts.append)
+        found, misfit = fit_from_small_starts(
+            lambda n: (U[:n], Y[:n]), 4, Architecture((3, 2, 1)), np.random.RandomState(0), limits=search
+        )
+        assert found.layer_widths == (3, 2, 1) and misfit > 0.5
+        assert max(starts) <= (n_starts if deadline else 1)
+
+
+@pytest.mark.parametrize(
+    ("widths", "output", "serves"),
+    [
+        ((10, 8, 1), "identity", True),
+        ((16, 16, 16, 1), "identity", True),
+        ((8, 1), "identity", False),
+        ((10, 8, 1), "tanh", False),
+        ((64, 64, 1), "identity", False),
+    ],
+)
+def test_what_small_starts_serve(widths, output, serves):
+    assert small_starts_apply(12, Architecture(widths, "tanh", output)) == serves
+
+
+def test_outputs_that_are_not_linear_are_refused():
+    with pytest.raises(ValueError, match="output_activation='tanh': only linear outputs"):
+        fit_from_small_starts(None, 4, Architecture((3, 2, 1), "tanh", "tanh"), np.random.RandomState(0))
+
+
+RIDGE = 1e-7
+
+
+@pytest.fixture(params=[((4, 5, 3, 1), "tanh"), ((3, 4, 2), "sigmoid"), ((3, 4, 2, 3), "erf")], ids=str)
+def case(request, rng):
+    """A network, inputs, and answers of no such network."""
+    sizes, activation = request.param
+    network = make_network(sizes, activation=activation, output_activation="identity", bias_scale=0.3, random_state=0)
+    return network, rng.standard_normal((40, sizes[0])), rng.standard_normal((40, sizes[-1]))
+
+
+def slow_cost(problem, theta, U, Y):
+    """The ridge regression on what the output layer reads, as one stacked least-squares problem."""
+    network = problem.network(theta)
+    H = np.column_stack(
+        [forward(network.weights[:-1], network.biases[:-1], network.activations[:-1], U), np.ones(len(U))]
+    )
+    stacked = np.vstack([H, np.sqrt(RIDGE * len(U)) * np.eye(H.shape[1])])
+    wanted = np.vstack([Y, np.zeros((H.shape[1], Y.shape[1]))])
+    readout = np.linalg.lstsq(stacked, wanted, rcond=None)[0]
+    return np.sum((stacked @ readout - wanted) ** 2)
+
+
+def test_the_cost_is_least_over_the_output_layer(case):
+    network, U, Y = case
+    problem = HiddenLayerProblem(network, U, Y)
+    theta = problem.flatten(network)
+    np.testing.assert_allclose(problem.cost(theta), slow_cost(problem, theta, U, Y), rtol=1e-10)
+
+
+def test_gradient_by_differences(case):
+    network, U, Y = case
+    problem = HiddenLayerProblem(network, U, Y)
+    theta, h = problem.flatten(network), 1e-5
+    steps = h * np.eye(len(theta))
+    slopes = [(problem.cost(theta + e) - problem.cost(theta - e)) / (4.0 * h) for e in steps]  # of half the cost
+    model = problem.linearize(theta)
+    np.testing.assert_allclose(model.gradient, slopes, atol=1e-6 * np.abs(slopes).max())
+
+
+def test_blocks_of_rows_do_not_change_the_model(case, monkeypatch):
+    network, U, Y = case
+    problem = HiddenLayerProblem(network, U, Y)
+    theta = problem.flatten(network)
+    one = problem.linearize(theta)
+    monkeypatch.setattr(small_starts, "chunks", lambda n, _: [slice(k, min(k + 7, n)) for k in range(0, n, 7)])
+    other = problem.linearize(theta)
+    np.testing.assert_allclose(one.matrix, other.matrix, atol=1e-10)
+    np.testing.assert_allclose(one.gradient, other.gradient, atol=1e-10 * np.abs(one.gradient).max())
+
+
+def test_a_cost_that_is_not_finite_is_infinite(case):
+    network, U, Y = case
+    problem = HiddenLayerProblem(network, U, Y)
+    assert problem.cost(np.full(problem.n_parameters, np.nan)) == np.inf
+
+
+def test_a_fit_from_nearby_and_one_without_time(rng):
+    truth = make_network((4, 5, 3, 2), output_activation="identity", bias_scale=0.3, random_state=1)
+    rough = truth.with_parameters([W + 0.1 * rng.standard_normal(W.shape) for W in truth.weights], truth.biases)
+    U = rng.standard_normal((300, 4))
+    Y = 100.0 + truth(U) * [1.0, 1e-3]
+    fitted, misfit = fit_hidden_layers(rough, U, Y)
+    late, misfit_of_late = fit_hidden_layers(rough, U, Y, deadline=0.0)
+    errors = (fitted(U) - Y) / Y.std(axis=0)
+    np.testing.assert_allclose(misfit, np.sqrt(np.mean(errors**2)), rtol=1e-6)
+    assert misfit < 5e-3 and misfit < 0.3 * misfit_of_late and late.layer_widths == truth.layer_widths

@@ -12,7 +12,7 @@ from skident.oracle import NotIdentified, OutOfBudgetError
 from ..attempt import polished_attempt
 from ..constants import FEW_OUTPUTS
 from ..saturating.biases import find_first_biases, gradient_step
-from ..saturating.downstream import fit_downstream
+from ..saturating.downstream import fit_downstream, prefers_small_starts
 from ..saturating.first_layer import FirstLayer, refuse_surplus
 
 __all__ = ["DETECTED_UNITS", "FEW_UNITS", "METHOD", "View", "exact_view", "fit_view", "variants", "vertices_suffice"]
@@ -53,7 +53,7 @@ class _Variant:
 
 
 _VARIANTS = {
-    "vertices if they suffice": _Variant(vertices_first=True, edges="several outputs or three hidden layers"),
+    "vertices if they suffice": _Variant(vertices_first=True, edges="several outputs or small starts"),
     "exact biases": _Variant(stem=True),
     "first layer again": _Variant(search_again=True, exact_biases=False, edges="always"),
     "first-layer biases fitted": _Variant(edges="never", stem=True),
@@ -180,8 +180,8 @@ def _observes_edges(problem, variant):
         return False
     if variant.edges in ("always", "never"):
         return variant.edges == "always"
-    deep = variant.edges.endswith("three hidden layers") and len(problem.widths) > 3
-    return _several_outputs(problem) or deep
+    small_starts = variant.edges.endswith("small starts") and prefers_small_starts(problem.architecture())
+    return _several_outputs(problem) or small_starts
 
 
 def _vertices_may_suffice(problem):

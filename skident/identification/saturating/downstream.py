@@ -11,11 +11,12 @@ from skident.budget.constants import MAX_CONDITION
 from skident.fitting.design import design_points
 from skident.fitting.least_squares import Stopping, fit_network
 from skident.fitting.random_starts import StartLimits, fit_from_random_starts, fit_smallest_network
+from skident.fitting.small_starts import fit_from_small_starts, small_starts_apply
 from skident.linalg import lapack
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified
 
-from ..constants import SATURATED
+from ..constants import FEW_OUTPUTS, SATURATED
 from ..query_points import random_sphere
 from ..smooth.cube import Cube
 from ..smooth.edges import query_edges
@@ -26,6 +27,7 @@ __all__ = [
     "fit_downstream",
     "fit_smallest_downstream",
     "network_on_edges",
+    "prefers_small_starts",
     "query_interior",
     "query_vertices",
 ]
@@ -141,6 +143,15 @@ def _sampler(oracle, first, region, activation, rng):
     return cached_sampler(lambda n: _query_near_hyperplanes(oracle, first, n, rng))
 
 
+def prefers_small_starts(architecture):
+    """Whether the downstream network is fitted from small starts: hidden layers below one or two outputs.
+
+    With three outputs and more, starts of the true widths succeed at once. `architecture` is that of the whole network.
+    """
+    downstream = architecture.after_first_layer()
+    return architecture.n_outputs < FEW_OUTPUTS and small_starts_apply(architecture.widths[0], downstream)
+
+
 def fit_downstream(oracle, first, region, architecture, rng, search=None):
     """A network of given widths with the outputs of the black box, its first layer nearly known, and the residual.
 
@@ -161,7 +172,9 @@ def fit_downstream(oracle, first, region, architecture, rng, search=None):
         stem = first.weights, first.biases
         return fit_from_random_starts(draw, oracle.n_inputs, architecture, rng, stem=stem, limits=search)
     m, downstream = len(first.biases), architecture.after_first_layer()
-    if region == "edges":
+    if prefers_small_starts(architecture):
+        network, residual = fit_from_small_starts(draw, m, downstream, rng, limits=search)
+    elif region == "edges":
         search = replace(StartLimits() if search is None else search, n_starts=sum(n for _, n in _EDGE_ROUNDS))
         network, residual = fit_from_random_starts(draw, m, downstream, rng, limits=search, rounds=_EDGE_ROUNDS)
     else:
