@@ -21,9 +21,9 @@ LINES = {
     "cli": 452,
     "compression": 309,
     "datasets": 304,
-    "fitting": 2259,
+    "fitting": 2373,
     "hierarchical": 3082,
-    "identification": 22455,
+    "identification": 22319,
     "inspection": 550,
     "landscape": 2927,
     "linalg": 956,
@@ -48,7 +48,7 @@ KERNELS = {
     "saddle": 5,
     "samples": 19,
 }
-CONSTANTS = {"budget": 404, "design": 1913, "rounding": 203, "statistical": 243, "tuned": 36}  # by class
+CONSTANTS = {"budget": 404, "design": 1915, "rounding": 203, "statistical": 242, "tuned": 36}  # by class
 _HOMES = ("linalg", "optim", "fitting")
 _NAMES = ("lstsq", "svd", "svdvals", "pinv")
 _FREE = 0.05  # share of the room that may be free, so that not every change has to count

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from skident.fitting.directions_at_saturation import EXPONENTIAL_RATES
 from skident.linalg import n_free_entries
 from skident.network import get_activation
 from skident.oracle import NotIdentified
@@ -160,11 +161,22 @@ def _given_widths(problem):
         steps = far
     else:
         raise NotIdentified("plan", "options", hessians.METHOD.refuses(problem))
+    if _shows_far_steps(problem):
+        first = Step(discovery.METHOD, "", "steps of far units are seen beside noise")
+        steps = [first, *(replace(step, fallback=True) for step in steps)]
     steps = _with_hidden_coordinates(problem, _with_faces(problem, steps))
     if any(step.method is saturating.METHOD for step in steps):
         units = Step(saturating.METHOD, saturating.DETECTED_UNITS, "fewer units vary than layer_widths states", True)
         steps.append(units)
     return steps
+
+
+def _shows_far_steps(problem):
+    """Whether one hidden layer of saturating units is counted far out, where noise hides derivatives near the data."""
+    hidden, output = problem.activations
+    noisy = problem.held_out.noise_std is not None and output == "identity" and problem.oracle.response == "predict"
+    free = problem.options.strategy == "auto" and not problem.pipeline.first and problem.oracle.reach == float("inf")
+    return problem.shallow and noisy and free and hidden in EXPONENTIAL_RATES
 
 
 def _with_hidden_coordinates(problem, steps):

@@ -9,10 +9,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skident import NetworkIdentifier
 from skident.datasets import make_network
-from skident.identification.missing_units import with_missing_units
 from skident.metrics import relative_max_error
 from skident.network import FeedforwardNetwork, change_outputs
-from skident.oracle import Oracle
 from tests.identifiers import make_identifier
 from tests.rates import fewest_successes
 
@@ -123,19 +121,3 @@ def test_shifted_and_scaled_answers(offset, unit):
     assert abs(model.n_queries_ / plain.n_queries_ - 1.0) <= 0.1
     mapped = change_outputs(plain.network_, np.full(2, offset), np.broadcast_to(unit, 2))
     assert relative_max_error(mapped(X), model.network_(X)) < 1e-10
-
-
-@pytest.mark.parametrize("n_seen", [3, 5, 8])
-def test_missing_and_superfluous_units(n_seen):
-    """From too few or too many units to as many as noise of 1e-3 asks for."""
-    first = make_network((6, 5), bias_scale=0.5, random_state=2)
-    readout = np.array([[1.0], [-0.7], [0.8], [1.2], [-1.0]])
-    truth = FeedforwardNetwork([first.weights[0], readout], [first.biases[0], np.zeros(1)], "tanh", "identity")
-    rng = np.random.RandomState(0)
-    oracle = Oracle(lambda A: truth(A) + 1e-3 * rng.standard_normal((len(A), 1)), 6)
-    extra = rng.standard_normal((6, 3)) / np.sqrt(6)
-    W, b = np.hstack([truth.weights[0], extra])[:, :n_seen], np.append(truth.biases[0], np.zeros(3))[:n_seen]
-    c = np.vstack([truth.weights[1], 1e-3 * np.ones((3, 1))])[:n_seen]
-    start = FeedforwardNetwork([W, c], [b, truth.biases[1]], "tanh", "identity")
-    network, misfit, _ = with_missing_units(oracle, start, np.full(1, 1e-3), rng, at_most=20)
-    assert network.layer_widths == (5, 1) and misfit < 0.01

@@ -72,6 +72,8 @@ class UnknownWidths:
             return None
         problem = problem.allowing(len(first.biases))
         best = _noisy_network(problem, first) or _best_network(problem, first)
+        if best is not None and problem.widths not in (None, tuple(best.network.layer_widths)):
+            return None
         if best is not None and best.error <= max(problem.accepted_error, _MAX_ERROR):
             return best
         m_1, max_neurons = len(first.biases), problem.options.max_neurons

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import warnings
-from dataclasses import replace
 
 import numpy as np
 from sklearn.base import clone
@@ -16,8 +15,7 @@ from skident.linalg import column_units, lapack
 from skident.network import FeedforwardNetwork, change_inputs
 from skident.optim import best_of
 
-from ..attempt import max_error_over_deviation, polished_attempt
-from ..missing_units import with_missing_units
+from ..attempt import polished_attempt
 
 __all__ = ["METHOD", "variants"]
 
@@ -65,8 +63,7 @@ class Hessians:
             network, completion = _complete(problem, extractor, restart)
             failed = completion.residual_ > _COMPLETION_FAILED
             stage = "extraction" if missing else "completion" if failed else "polish"
-            attempt = polished_attempt(problem, network, completion.residual_, stage, name, extractor, completion)
-            return _complemented(problem, attempt)
+            return polished_attempt(problem, network, completion.residual_, stage, name, extractor, completion)
 
         best, _ = best_of(
             map(completed, range(1 + _RESTARTS if exact and problem.options.polish else 1)),
@@ -77,36 +74,6 @@ class Hessians:
 
 
 METHOD = Hessians()
-
-
-def _complemented(problem, found):
-    """The attempt with units that noise hid at large inputs, for one hidden layer and noise."""
-    network, sigma = found.network, problem.held_out.noise_std
-    one_layer = len(network.weights) == 2 and network.output_activation == "identity"
-    at_most = problem.max_neurons(network.layer_widths[0]) if problem.widths is None else problem.widths[0]
-    # Logits lose accuracy where probabilities are near 0 and 1: no noise that a single number describes.
-    complete = network.layer_widths[0] >= at_most or problem.oracle.response == "predict_proba"
-    if (
-        sigma is None
-        or not one_layer
-        or complete
-        or not problem.options.polish
-        or not problem.held_out.accuracy.is_plausible
-    ):
-        return found
-    with problem.log.stage("missing units", problem.oracle, unit="units") as entry:
-        network, residual, sample = with_missing_units(
-            problem.oracle,
-            network,
-            sigma,
-            problem.rng,
-            at_most=at_most,
-            out_of_time=lambda: problem.out_of_time,
-            callback=entry["progress"],
-        )
-        entry["residual"] = residual
-    error = max_error_over_deviation(problem.held_out.outputs, network(problem.held_out.inputs))
-    return replace(found, network=network, error=error, sample=sample)
 
 
 def _center(problem, variant, attempts):
