@@ -162,7 +162,7 @@ def _given_widths(problem):
     else:
         raise NotIdentified("plan", "options", hessians.METHOD.refuses(problem))
     if _shows_far_steps(problem):
-        first = Step(discovery.METHOD, "", "steps of far units are seen beside noise")
+        first = Step(discovery.METHOD, "", "far units are steps, which noise does not hide")
         steps = [first, *(replace(step, fallback=True) for step in steps)]
     steps = _with_hidden_coordinates(problem, _with_faces(problem, steps))
     if any(step.method is saturating.METHOD for step in steps):
