@@ -131,7 +131,8 @@ def _candidates(problem, first):
     """Networks that may explain the outputs, with one more hidden layer at a time."""
     m_1, m_L = len(first.biases), problem.oracle.n_outputs
     one_layer = yield from _one_hidden_layer(problem, first, m_1, m_L)
-    if one_layer and vertices_suffice(replace(problem, widths=(m_1, m_L))):
+    given = problem.shallow and not problem.discover
+    if given or (one_layer and vertices_suffice(replace(problem, widths=(m_1, m_L)))):
         return
     linear = problem.activations[1] == "identity"  # else rounding near the limits of the output hides ranks
     if linear:
