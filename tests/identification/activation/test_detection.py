@@ -120,7 +120,7 @@ def test_profiles(w):
         for interval in intervals(oracle):
             best, residuals = growing_profile(interval, oracle)
             assert best == name and residuals[name] < 1e-6
-            assert min(v for k, v in residuals.items() if k != name) > 1e-4
+            assert min(v for k, v in residuals.items() if k != name) > 3e-5  # of the two forms of GELU
 
 
 def test_an_unknown_activation_is_doubted():
