@@ -29,7 +29,7 @@ _LATE_EVERY = 1000  # steps between checks of the time
 _REMOVED = 4.0  # times the cost, that the removal of units may leave: stochastic steps have not converged
 _KEPT = 0.65  # of the units, that remain at least: some find weak units of trained networks only later
 _WIDE_STEPS = 500  # of the wide fit at most: units of sigmoids are nearly linear
-_LARGE_STEPS = 120  # same after stochastic steps (budget)
+_LARGE_STEPS = 120  # `_WIDE_STEPS` after stochastic steps (budget)
 _WIDE_RESIDUAL = 2e-5  # relative, at which it ends: every unit is detected, and redundant ones only slow it down
 _SLOW_GAIN = 0.3  # the wide fit ends when `_SLOW_STEPS` steps lower the cost by less than this part
 _SLOW_STEPS = 6  # see _SLOW_GAIN
@@ -46,7 +46,7 @@ class WideFitLimits:
 
     deadline: float = np.inf  # of `time.perf_counter`, after which no step is made
     tol: float = 1e-9  # relative root mean square residual below which units are not missed
-    target: float = 1e-12  # same, at which the last fit ends: no smaller one is possible
+    target: float = 1e-12  # residual at which the last fit ends: no smaller one is possible
     progress: Callable | None = None  # ``progress(n)`` with the number of steps of a fit
 
     @property

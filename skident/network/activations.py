@@ -10,6 +10,8 @@ from scipy.special import erf, expit
 
 __all__ = [
     "ACTIVATIONS",
+    "SELU_ALPHA",
+    "SELU_SLOPE",
     "Activation",
     "Bounded",
     "Clip",
@@ -27,8 +29,8 @@ _SQRT_2 = np.sqrt(2.0)  # GELU is z times the normal distribution function, (1 +
 _SQRT_2PI = np.sqrt(2.0 * np.pi)  # of the normal density, its derivative
 _GELU_SLOPE = np.sqrt(2.0 / np.pi)  # of the argument of tanh at 0, in the form of GELU by tanh
 _GELU_CUBIC = 0.044715  # third coefficient of that argument over the first one
-_SELU_SLOPE = 1.0507009873554805  # on the right: layers keep mean 0 and variance 1 (Klambauer et al., 2017)
-_SELU_ALPHA = 1.6732632423543772  # minus the left limit over that slope
+SELU_SLOPE = 1.0507009873554805  # on the right: layers keep mean 0 and variance 1 (Klambauer et al., 2017)
+SELU_ALPHA = 1.6732632423543772  # minus the left limit over that slope
 _TWO_OVER_SQRT_PI = 2.0 / np.sqrt(np.pi)  # slope of erf at 0
 
 
@@ -140,9 +142,9 @@ def _elu(z, order):
 
 
 def _selu(z, order):
-    below = _SELU_ALPHA * np.exp(np.minimum(z, 0.0))
-    jet = (np.where(z > 0, z, below - _SELU_ALPHA), np.where(z > 0, 1.0, below), np.where(z > 0, 0.0, below))
-    return tuple(_SELU_SLOPE * value for value in jet[: order + 1])
+    below = SELU_ALPHA * np.exp(np.minimum(z, 0.0))
+    jet = (np.where(z > 0, z, below - SELU_ALPHA), np.where(z > 0, 1.0, below), np.where(z > 0, 0.0, below))
+    return tuple(SELU_SLOPE * value for value in jet[: order + 1])
 
 
 def _mish(z, order):

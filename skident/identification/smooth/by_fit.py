@@ -27,12 +27,12 @@ _MAX_WIDE_PARAMETERS = 12_000  # budget: a step takes 20 s
 _WORK = 1.2e7  # budget: starts times squared number of parameters
 _MAX_STARTS = 12  # budget of the smallest fits
 _MIN_DISTANCE = 0.3  # of random points from the center, in units of 1 / (typical weight norm): near the center
-_MAX_DISTANCE = 1e3  # same: nearly all units are saturated there
-_NOISY_MAX_DISTANCE = 100.0  # same with noise, of which binary rounding grows with the distance
+_MAX_DISTANCE = 1e3  # of the farthest of them, at which nearly all units are saturated
+_NOISY_MAX_DISTANCE = 100.0  # `_MAX_DISTANCE` with noise, of which binary rounding grows with the distance
 _CENTER_RANK_TOL = 1e-2  # of the first layer's weights, for the point where pre-activations are smallest
 _MAX_OUTPUT = 0.99  # of units that are made free
 _POLISHABLE = 1e-6  # relative, of the outputs: from there on the polish converges
-_MAX_NOISES = 3.0  # same with noise, in units of what the noise leaves of a perfect fit: rounded inputs add to it
+_MAX_NOISES = 3.0  # `_POLISHABLE` with noise, over what that leaves of a perfect fit: rounded inputs add to it
 
 
 @dataclass(frozen=True)

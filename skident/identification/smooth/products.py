@@ -14,7 +14,7 @@ from .derivatives import mixed
 __all__ = ["LEAST", "LEAST_OF_LEVELS", "Products", "clear_gaps", "scaled_rows"]
 
 LEAST = 1e-5  # singular value over the largest from which it counts
-LEAST_OF_LEVELS = 1e-8  # same, of derivatives by outputs, which are more accurate
+LEAST_OF_LEVELS = 1e-8  # `LEAST` of derivatives by outputs, which are more accurate
 
 
 def clear_gaps(s, least=LEAST):

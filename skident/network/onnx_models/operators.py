@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from ..activations import get_activation, leaky_relu
+from ..activations import SELU_ALPHA, SELU_SLOPE, get_activation, leaky_relu
 from .convolutions import average_pool, convolution, global_average_pool
 from .merges import NO_BOUND, bounded, known_activation, largest, pair_of_classes, product
 from .values import BatchTensor, unreadable
@@ -25,7 +25,7 @@ _ACTIVATIONS = (
     "Mish",
     "HardSwish",
 )  # the name of the activation with a capital
-_SELU = {"alpha": 1.6732632423543772, "gamma": 1.0507009873554805}  # attributes of the operator, to float32
+_SELU = {"alpha": SELU_ALPHA, "gamma": SELU_SLOPE}  # attributes of the operator, to float32
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE)
 _MAX_AXES = 64  # of an array of NumPy
 
