@@ -159,7 +159,8 @@ class _Engine:
         pairs = relu_pairs(layers, level.weights(), self.outputs)
         pairs[0] = self.outputs.input_weights(pairs[0][0]), pairs[0][1]
         *pairs, (W, b) = pairs
-        opened = -np.array([np.abs(unit.V[:-1]).max(axis=1, initial=0.0) > 0 for unit in level.units]).T.astype(int)
+        size = np.array([np.abs(unit.V[:-1]).max(axis=1, initial=0.0) for unit in level.units]).T
+        opened = -(size > self.outputs.loose_tol).astype(int)
         opened = opened if opened.any() else None
         slope = self.slope or 0.0
         return read_out(self.probe, pairs, W, b, self.rng, undetermined=opened, slope=slope)

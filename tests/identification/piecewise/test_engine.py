@@ -1,5 +1,7 @@
 """Networks with any number of hidden layers."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from skident import NetworkIdentifier
 from skident.base.undetected import undetected_share
 from skident.identification.piecewise.engine import find_piecewise_network
 from skident.identification.piecewise.kernel.output_error import DeepProbe, measure_rounding
+from skident.network import FeedforwardNetwork
 from skident.oracle import Budget, NotIdentified, Oracle, OutOfBudgetError
 
 
@@ -51,6 +54,17 @@ def test_two_parallel_units(planted):
     net.set(weights, net.network.biases)
     found = found_of(net)
     assert found.wrong_share == 0.0 and error_of(net, found) < 1e-10 and found.network.layer_widths == (7, 5, 1)
+
+
+@pytest.mark.parametrize("seed", [11, 13])
+def test_weights_that_no_critical_point_shows(seed):
+    """Only those are read off the outputs; rounding of the others' null space does not open these."""
+    rng, widths = np.random.default_rng(seed), (2, 6, 4, 2)
+    weights = [rng.standard_normal((a, b)) / np.sqrt(a) for a, b in itertools.pairwise(widths)]
+    network = FeedforwardNetwork(weights, [0.5 * rng.standard_normal(b) for b in widths[1:]], "relu")
+    X = rng.standard_normal((300, 2))
+    identifier = NetworkIdentifier(network, activation="relu", random_state=0).fit(X)
+    assert identifier.report_.exact and np.abs(identifier.network_(3.0 * X) - network(3.0 * X)).max() < 1e-9
 
 
 def test_inputs_of_a_range(planted):
