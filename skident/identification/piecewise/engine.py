@@ -174,7 +174,8 @@ class _Engine:
                 break
             self.report_progress()
             readout = self.read(layers, level)
-            if readout.share > (WHOLE_SHARE if depth < len(self.levels) else LAST_SHARE) or self.exhausted:
+            whole = depth < len(self.levels) or self.n_searches
+            if readout.share > (WHOLE_SHARE if whole else LAST_SHARE) or self.exhausted:
                 break
             if not self.is_signed(depth) and not self.solve_signs(layers, depth):
                 break
