@@ -26,7 +26,7 @@ _SAME = 10.0  # difference of two units that are one, in `loose_tol`
 _N_NODES = 6  # of a short scan
 _SCAN_ERRORS = 3.0  # half length of a short scan in position errors
 _N_LINES = 30  # of these at a time
-_NEAR = (0.1, 0.3, 1.0)  # `NEAR_RADII` of lines around points of a unit
+_NEAR = (0.01, 0.03, 0.1, 0.3, 1.0)  # `NEAR_RADII` of lines around points of a unit
 _NEAR_REACH = 1.0  # `_REACH` of these
 _AT_ONCE = 4  # scans of predicted crossings, at least
 _REACH = 8.0  # half length of these in units of sqrt(D)
@@ -221,9 +221,8 @@ class LayerUnits:
                 break
             n = min(max(_AT_ONCE, enough // 2), enough - hits)
             D, rng = self.outputs.n_inputs, self.outputs.rng
-            found = self.predicted(
-                unit, rng.choice(NEAR_RADII, (_N_LINES, 1)) * rng.standard_normal((_N_LINES, D)), _REACH
-            )
+            origins, V = rng.standard_normal((2, _N_LINES, D))
+            found = self.predicted(unit, rng.choice(NEAR_RADII, (_N_LINES, 1)) * origins, V, _REACH)
             best = np.argsort(found.errors)[: 3 * n]
             if len(best) == 0:
                 break
@@ -232,10 +231,10 @@ class LayerUnits:
             unit.settle()
         return hits, n_missed
 
-    def predicted(self, unit, origins, reach):
-        """Testable `Crossings` on lines through origins (n, k) of half length `reach` in units of sqrt(k)."""
+    def predicted(self, unit, origins, V, reach):
+        """Testable `Crossings` on lines through origins (n, k) along V (n, k), of half length `reach` sqrt(k)."""
         outputs, (n, D) = self.outputs, origins.shape
-        V, half = outputs.rng.standard_normal((n, D)), np.full(n, reach * outputs.length)
+        half = np.full(n, reach * outputs.length)
         lines = Segments(origins, V / np.linalg.norm(V, axis=1, keepdims=True), -half, half)
         grid = line_grid(outputs, lines, _GRID // 2)
         points = (lines.origins[:, None] + grid[:, :, None] * lines.directions[:, None]).reshape(-1, D)
@@ -249,8 +248,9 @@ class LayerUnits:
         rng, starts = self.outputs.rng, np.array(unit.starts)
         unit.settle()
         near = starts[rng.randint(len(starts), size=_N_LINES)]
-        size = rng.choice(_NEAR, (_N_LINES, 1))
-        found = self.predicted(unit, near + size * rng.standard_normal(near.shape), _NEAR_REACH)
+        normals = np.einsum("ntk,t->nk", self.prefix.gradients(near)[1], unit.coef)
+        origins = near + rng.choice(_NEAR, (_N_LINES, 1)) * rng.standard_normal(near.shape)
+        found = self.predicted(unit, origins, normals, _NEAR_REACH)
         found.keep(found.errors < self.outputs.loose_tol * self.outputs.length)  # else others may be in the window
         worst = np.argsort(-found.errors)[:n]
         result = self.scanned(unit, *found.take(worst))

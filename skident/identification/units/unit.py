@@ -16,7 +16,7 @@ _NORM_ERROR = 1e-13  # relative error of a norm that is a convention (rounding)
 _RANK = 1e-14  # singular value over the largest that is rounding of scaled equations
 _REWEIGHTINGS = 3  # of a fit (budget)
 _MOST_ROWS = 20  # equations per coefficient, above which as many as coefficients take their place (memory)
-_LARGEST_CHANGE = 0.1  # of the coefficients by a fit, relative: more contradicts the unit
+_LARGEST_CHANGE = 0.1  # of the coefficients by a fit, relative, beyond their errors: more contradicts the unit
 
 
 class Unit:
@@ -99,6 +99,7 @@ class Unit:
         anchor = self.coef if self.anchor is None else self.anchor
         prior = np.vstack([np.eye(T) / size, anchor / (_NORM_ERROR * (anchor @ self.coef))])
         slack = np.hypot(1.0, np.linalg.norm(A @ self.half, axis=1))  # before the fit, its own errors explain residuals
+        largest = _LARGEST_CHANGE * size + SIGNIFICANCE * np.linalg.norm(self.half)
         for _ in range(_REWEIGHTINGS):
             residual = np.abs(A @ self.coef) / slack
             kept = residual <= SIGNIFICANCE * max(np.median(residual), 1.0)
@@ -107,7 +108,7 @@ class Unit:
             U, s, Vt = svd(B / norms, full_matrices=False)
             some = s > _RANK * s[0]
             step = Vt[some].T @ ((U[: kept.sum(), some].T @ (A[kept] @ self.coef)) / s[some]) / norms
-            if np.linalg.norm(step) > _LARGEST_CHANGE * size:
+            if np.linalg.norm(step) > largest:
                 return
             self.coef, slack = self.coef - step, 1.0
         self.half = (Vt.T / np.maximum(s, _RANK * s[0])) / norms[:, None]
