@@ -45,7 +45,6 @@ _RADII = (1.0, 2.0, 3.0)  # standard deviations of these points
 _DIRECTIONS = 60  # random ones in which probabilities must not underflow
 _SAFE = 0.4  # of that distance: in other directions probabilities underflow earlier, and lose digits before
 _NEARER = 0.7  # ratio of successive distances at which that is tried
-_MIN_SLOPE = 1e-11  # slope of leaky units below which they are ReLU units: rounding of a ratio of jumps
 _LINEAR_PART = (
     "the signs of the units: {} units only make a linear part of the outputs (a skip connection, or units that are "
     "always active)"
@@ -369,7 +368,7 @@ def _has_alike_units(network):
 
 def _attempt(problem, network, minimal, caveat, evidence):
     """The attempt, with counts of units that never change; leaky units with slope 0 become ReLU units."""
-    if problem.detected is not None and abs(getattr(network.activations[0], "negative_slope", 1.0)) < _MIN_SLOPE:
+    if problem.detected is not None and getattr(network.activations[0], "negative_slope", None) == 0.0:
         network = FeedforwardNetwork(network.weights, network.biases, "relu")
     error = max_error_over_deviation(problem.held_out.outputs, network(problem.held_out.inputs))
     evidence = {**evidence, **_count_constant_units(problem, network)}

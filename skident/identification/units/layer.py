@@ -103,9 +103,9 @@ class LayerUnits:
         phi, tangents, variances = self._at_bends(index)
         t_error, far = record.bends.t_error[index], _FARTHEST * (1.0 + np.abs(record.bends.t[index]))
         for k, unit in enumerate(units):
-            slope = np.maximum(np.abs(tangents @ unit.coef), TINY)
-            error = t_error + (unit.error(phi) + np.sqrt(variances @ unit.coef**2)) / slope
-            hit = np.abs(phi @ unit.coef) / slope < np.minimum(SIGNIFICANCE * error, far)
+            slope = np.abs(tangents @ unit.coef)
+            error = t_error * slope + unit.error(phi) + np.sqrt(variances @ unit.coef**2)
+            hit = np.abs(phi @ unit.coef) < np.minimum(SIGNIFICANCE * error, far * slope)
             hit &= unit.is_determined(phi, self.outputs.loose_tol)
             best[hit & (best < 0)] = k
         return best

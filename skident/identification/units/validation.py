@@ -135,6 +135,13 @@ class Validation:
         """The same network on further samples too."""
         return Validation.of(probe, self.network, self.linear, self.samples.joined(others))
 
+    def or_better(self, probe, other):
+        """The better of this and another, earlier one (or None), both on the samples of this one."""
+        if other is None:
+            return self
+        other = Validation.of(probe, other.network, other.linear, self.samples)
+        return self if self.wrong_share < other.wrong_share else other
+
 
 def validate_readout(probe, readout, samples, n_samples, inputs, rng):
     """The `Validation` of a readout's network, polished; without its linear part if that only makes up for weights.
@@ -146,7 +153,7 @@ def validate_readout(probe, readout, samples, n_samples, inputs, rng):
     for network, linear in _candidates(probe, readout, rng):
         found = _polished_and_validated(probe, network, linear, samples, n_samples, inputs, rng)
         samples = found.samples
-        best = found if best is None or found.wrong_share < best.wrong_share else best
+        best = found.or_better(probe, best)
         if best.wrong_share <= (_FEW_WRONG if noisy else 0.0):
             break
     if noisy and not best.wrong_share:
@@ -185,8 +192,8 @@ def _polished_and_validated(probe, network, linear, samples, n_samples, inputs, 
                 more = more.joined(sample_where_units_change(probe, network, inputs, n, rng))
                 found = found.with_samples(probe, more)
                 samples = found.samples
-        gained = best is None or found.wrong_share < best.wrong_share
-        best = found if gained else best
+        best = found.or_better(probe, best)
+        gained = best is found
         if not polished and best.wrong_share:
             continue
         if not gained or not 0 < best.wrong_share <= _SOME_WRONG or probe.resolution > NOISY:

@@ -6,6 +6,8 @@ import numpy as np
 
 __all__ = ["linear_part_matrix", "signs_over_ratio", "slope_of_ratio"]
 
+_LEAST_SLOPE = 1e-11  # of leaky units: rounding of a ratio of jumps
+
 
 def linear_part_matrix(weights, outgoing):
     """The matrix (m_L D, m) of ``sum_k s_k outgoing_k weights_k`` in the signs s, outputs first.
@@ -29,5 +31,6 @@ def signs_over_ratio(coef, determined, slope):
 
 
 def slope_of_ratio(rho):
-    """The slope a of leaky units with ``rho = (1 + a) / (1 - a)``."""
-    return (rho - 1.0) / (rho + 1.0)
+    """The slope a of leaky units with ``rho = (1 + a) / (1 - a)``, 0 if that is rounding: ReLU units."""
+    slope = (rho - 1.0) / (rho + 1.0)
+    return slope if abs(slope) > _LEAST_SLOPE else 0.0
