@@ -23,6 +23,7 @@ _FEWEST_STARTS = 8  # of these with outputs, fewer than which are an error
 _GRID = 24  # points of a line, either way, at which its visible interval is searched
 _BISECTIONS = 8  # that narrow the end of the visible interval to 0.4 % of a grid interval
 _CLIPPED_GRID = 96  # points per visible interval at which clipped outputs within it are searched
+_FIRST_MEASURED = 8  # boundaries of the first line, before another one shows whether they are hyperplanes (budget)
 _MISSED = 2  # units missed without an error, and per known unit:
 _MISSED_SHARE = 0.3  # of these: rounding far out hides some, deeper layers nearly all
 _MISSED_NOISY = 6  # `_MISSED` for noisy outputs, where two boundaries merge here and there
@@ -44,7 +45,7 @@ class LineSearch:
         self.remeasure_tol = _REMEASURE_TOL if probe.exact else _REMEASURE_TOL_NOISY
         D = probe.oracle.n_inputs
         self.pool = _start_points(probe, rng) if probe.oracle.restricted else np.empty((0, D))
-        self.aims, self.n_located = [], 0
+        self.aims, self.n_located, self.waiting = [], 0, None
         self.units = ReLUUnits(np.empty((D, 0)), np.empty(0), np.empty((0, len(probe.output_error))), np.empty(0))
         self.anchor, self.n_idle, self.n_missed, self.faint, self.failure = None, 0, 0, 0.0, None
 
@@ -60,14 +61,27 @@ class LineSearch:
         """
         line = self.next_line()
         scan = self.scan(line)
-        missed, matched = match_units(self.units, line, scan, self.probe.reliable_tol)
-        missed &= self._visible_on(line, missed)
-        new = np.setdiff1d(np.arange(len(scan.positions)), matched)
-        self._refuse_deeper(int(missed.sum()), len(new))
+        missed, matched, new = self._matched(line, scan)
+        if self.waiting is not None:  # no deeper layer shows at the boundaries that were measured
+            self.n_missed, (first, first_scan, rest), self.waiting = 0, self.waiting, None
+            none = np.zeros(len(self.units), dtype=bool)
+            self._measure(first, first_scan, rest, none, np.where(none, 0, -1))
+            missed, matched, new = self._matched(line, scan)
+        elif len(self.units) == 0 and len(new) > _FIRST_MEASURED:
+            near = slice((len(new) - _FIRST_MEASURED) // 2, (len(new) + _FIRST_MEASURED) // 2)  # they share pieces
+            self.waiting, new = (line, scan, np.delete(new, near)), new[near]
         sizes = np.abs(scan.jumps[new]).max(axis=1, initial=0.0) * self.probe.length_scale
         self.n_idle = 0 if missed.any() or np.any(sizes > self.probe.reliable_tol) else self.n_idle + 1
         added = self._measure(line, scan, new, missed, matched)
         self.faint = sizes[~added].max(initial=0.0)
+
+    def _matched(self, line, scan):
+        """Which known units a line misses, the positions of the others on it or -1, and the positions of new ones."""
+        missed, matched = match_units(self.units, line, scan, self.probe.reliable_tol)
+        missed &= self._visible_on(line, missed)
+        new = np.setdiff1d(np.arange(len(scan.positions)), matched)
+        self._refuse_deeper(int(missed.sum()), len(new))
+        return missed, matched, new
 
     def scan_residual(self):
         """Add units that the known ones, which must be accurate to rounding, leave over on a line."""
