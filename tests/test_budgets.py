@@ -23,7 +23,7 @@ LINES = {
     "datasets": 304,
     "fitting": 2373,
     "hierarchical": 3082,
-    "identification": 22344,
+    "identification": 22362,
     "inspection": 550,
     "landscape": 2927,
     "linalg": 956,

@@ -282,6 +282,7 @@ class _Engine:
         whole = [(depth, depth == last) for depth in range(last + 1)]
         for depth, may_extend in [*whole, *((depth, True) for depth in range(1, last))]:
             level, before = self.levels[depth], len(self.levels[depth].units)
+            determined = level.n_determined
             if level.complete(left_over(self.levels, self.record.with_normals())):
                 return True
             level.rejected -= set(index)
@@ -291,7 +292,7 @@ class _Engine:
                 find_units(self.record, self.levels[: depth + 1], lines, may_extend=may_extend)
                 if depth < last and may_extend:  # an open unit there may be one of a deeper level
                     level.units[before:] = [unit for unit in level.units[before:] if not unit.nullity]
-            if len(level.units) > before:
+            if level.n_determined > determined:
                 self.levels = self.levels[: depth + 1]
                 self.forget_signs(depth + 1)
                 return True

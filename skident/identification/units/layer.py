@@ -75,6 +75,11 @@ class LayerUnits:
         coef = np.array([unit.coef for unit in self.units]).reshape(len(self.units), self.prefix.n_features)
         return coef[:, :-1].T, coef[:, -1]
 
+    @property
+    def n_determined(self):
+        """How many coefficients of its units are determined."""
+        return sum(len(unit.coef) - unit.nullity for unit in self.units)
+
     def add(self, unit):
         """Add a unit, or merge it with one that it equals; whether it is new."""
         outputs = self.outputs
@@ -83,13 +88,10 @@ class LayerUnits:
         )
         size = (self.prefix.evaluate(X)[1] @ unit.coef).std()
         unit.scaled(1.0 / max(size, _LEAST_SPREAD * np.linalg.norm(unit.coef)))
-        n = unit.coef / np.linalg.norm(unit.coef)
-        for other in self.units if not unit.nullity else ():
-            m = other.coef / np.linalg.norm(other.coef)
-            apart = min(np.linalg.norm(n - m), np.linalg.norm(n + m))
-            if not other.nullity and apart < _SAME * outputs.loose_tol:
-                other.learn(unit.rows, unit.errors * np.linalg.norm(other.coef) / np.linalg.norm(unit.coef))
-                other.settle()
+        for i, other in enumerate(self.units):
+            joint = other.joined(unit, _SAME * outputs.loose_tol)
+            if joint is not None and not self.refuted(joint, self.evidence(joint))[0]:
+                self.units[i] = joint
                 return False
         self.units.append(unit)
         return True

@@ -52,6 +52,25 @@ class Unit:
         )
         self.rows, self.errors, self.half = other.rows, other.errors, other.half
 
+    def joined(self, other, tol):
+        """The unit that this and another may be, open where both are; None if they differ, or if any two agree."""
+        A, B = (np.column_stack([unit.coef / np.linalg.norm(unit.coef), unit.V]) for unit in (self, other))
+        k = A.shape[1]
+        if k + B.shape[1] > len(A):
+            return None
+        _, s, Vt = svd(np.hstack([A, -B]), full_matrices=False)
+        X = Vt[s < tol]  # rows: combinations of both that are equal
+        if not np.any(np.abs(X[:, 0]) > tol):  # open parts that both have
+            return None
+        rest = svd(X[:, :1].T)[2][1:] @ X
+        x, found = X[:, 0] @ X / (X[:, 0] @ X[:, 0]), self.copy()
+        found.coef = np.linalg.norm(self.coef) * A @ x[:k]
+        found.V = lapack.qr(A @ rest[:, :k].T)[0]
+        found.starts = self.starts + other.starts
+        found.learn(other.rows, other.errors * abs(x[k]) * np.linalg.norm(self.coef) / np.linalg.norm(other.coef))
+        found.settle()
+        return found
+
     def scaled(self, factor):
         """Multiply the unit by a positive factor."""
         self.coef, self.errors, self.half = self.coef * factor, self.errors * factor, self.half * factor

@@ -91,3 +91,24 @@ def test_the_error_of_a_jacobian_holds_although_a_bend_hides_in_a_step(planted):
     scale = net.oracle.output_scale[0] * net.spread[0]
     apart = np.linalg.norm(J[:, 0] - truth / scale, axis=1)[good] / (np.sqrt(6) * errors[good])
     assert good.sum() > 300 and np.quantile(apart, 0.99) < 8.0
+
+
+def test_a_unit_of_two_is_open_where_both_are():
+    rng = np.random.default_rng(0)
+    coef, other = rng.standard_normal((2, 8))
+
+    def part(coef, hidden, factor):
+        """The unit times a factor, without hidden coefficients, to which an equation that it fulfills is known."""
+        unit = Unit(factor * np.where(np.isin(range(8), hidden), 0.0, coef), np.eye(8)[:, hidden], None)
+        row = np.where(np.isin(range(8), hidden), 0.0, rng.standard_normal(8))
+        unit.learn((row - (row @ unit.coef) / (unit.coef @ unit.coef) * unit.coef)[None], np.array([1e-10]))
+        return unit
+
+    one, two = part(coef, [1, 3], 2.0), part(coef, [3, 6], -0.5)
+    joint = one.joined(two, 1e-6)
+    assert joint.nullity == 1 and abs(joint.V[3, 0]) == pytest.approx(1.0)
+    known = np.delete(np.arange(8), 3)
+    np.testing.assert_allclose(joint.coef[known], 2.0 * coef[known], rtol=1e-9)
+    np.testing.assert_allclose(joint.errors[1:], 4e-10)
+    assert one.joined(part(other, [3, 6], 1.0), 1e-6) is None  # both are open in the third coefficient
+    assert one.joined(part(coef, [0, 2, 4, 5, 6], 1.0), 1e-6) is None  # any two units agree
