@@ -295,7 +295,8 @@ def _detect_activations(oracle, model, outputs, options):
     except BlackBoxError:  # the model cannot be queried far out
         return activations, None
     linear = detected.name == "identity" and not detected.doubt
-    hidden = detected.name if detected.usable or linear else activations[0]
+    unnamed = "gelu" if detected.grows_linearly and accuracy.exact else activations[0]  # the profile of a unit decides
+    hidden = detected.name if detected.usable or linear else unnamed
     if named[1] != "auto" or detected.output.gives_probabilities(oracle.n_outputs):
         return (hidden, activations[1]), detected
     oracle.standardize_outputs(outputs, detected.output.name)

@@ -58,6 +58,11 @@ class ActivationEvidence:
         return self.name in ACTIVATIONS and self.name != "identity"
 
     @property
+    def grows_linearly(self):
+        """Whether the outputs grow as the distance does."""
+        return self.growth == "grows like r^1"
+
+    @property
     def summary(self):
         """Both activations and the growth, for messages."""
         return f"{self.name or 'unknown'} ({self.growth}), output {self.output.name}"

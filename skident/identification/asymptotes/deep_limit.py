@@ -13,10 +13,11 @@ import numpy as np
 import scipy.optimize
 
 from skident.linalg import svd
-from skident.network import FeedforwardNetwork
+from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified
 
 from .profiles import DISTANCE, Crossing, limits_of, zero_and_slope
+from .table import measured_activation
 
 __all__ = ["network_from_limit"]
 
@@ -38,15 +39,23 @@ _SHIFTS = np.linspace(-6.0, 6.0, 25)  # of its bias
 _NEAR_ROWS = 200  # that determine the biases of the outputs
 
 
-def network_from_limit(oracle, limit, activation, rng):
+def network_from_limit(oracle, limit, names, rng):
     """The network of standardized inputs whose ReLU limit is `limit`, accurate to 1e-6 or so.
 
-    Some 140 queries per unit.
+    Its activation is the one of `names`; of several, the one whose profile a unit has, or a table of this profile. Some
+    140 queries per unit.
     """
     limit, straight = _with_marked_units(limit, rng)
     weights, biases, factors = [], [], np.ones(limit.n_inputs)
-    X, rate = rng.standard_normal((_ACTIVITY_ROWS, limit.n_inputs)), limits_of(activation)[1]
+    X = rng.standard_normal((_ACTIVITY_ROWS, limit.n_inputs))
     Z = _pre_activations(limit, X)
+    if len(names) == 1:
+        activation = get_activation(names[0])
+    else:
+        units = [_crossings(limit, 0, unit, straight, X, z)[0] for unit, z in enumerate(Z[0].T)]
+        units.sort(key=lambda crossing: -crossing.margin * np.linalg.norm(crossing.jump))
+        activation = measured_activation(oracle, units[:_TRIES], names)
+    rate = limits_of(activation)[1]
     for layer, W in enumerate(limit.weights[:-1]):
         linear = None if layer < limit.n_layers - 2 or not straight.any() else _linear_part(limit, straight, factors)
         units = np.arange(W.shape[1]) if layer < limit.n_layers - 2 else np.flatnonzero(~straight)

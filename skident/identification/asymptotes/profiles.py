@@ -9,7 +9,7 @@ import scipy.optimize
 
 from ..constants import FAR_LEFT
 
-__all__ = ["DISTANCE", "Crossing", "limits_of", "zero_and_slope"]
+__all__ = ["DISTANCE", "Crossing", "Profile", "fitted_stretch", "limits_of", "shape_of", "zero_and_slope"]
 
 DISTANCE = 1e5  # of the crossings, in sqrt(D) standard deviations: the other units are linear or zero there
 _CLEAR = 0.4  # of the distance to the next boundary that a profile covers
@@ -33,50 +33,77 @@ class Crossing:
     margin: float
 
 
+class Profile:
+    """Outputs along the normal of a crossing at a distance, in units of the jump, less the two lines beside the corner.
+
+    The activation must be linear far on both sides: the lines meet near the boundary. None of this holds, and `corner`
+    is None, if the slopes of the lines do not differ by the jump.
+    """
+
+    def __init__(self, oracle, crossing, distance=DISTANCE):
+        self.oracle, self.crossing, self.start = oracle, crossing, distance * crossing.point
+        self.half, self.corner = _CLEAR * distance * crossing.margin, None
+        t = self.half * _STRAIGHT
+        y = self._outputs(t)
+        before, after = (y[1] - y[0]) / (t[1] - t[0]), (y[3] - y[2]) / (t[3] - t[2])
+        self.before, self.after, self.jump = before, after, after - before
+        self.rounding = np.finfo(float).eps * (np.abs(y).max() + distance * max(abs(before), abs(after)))
+        if abs(self.jump - 1.0) > _UNIT_JUMP:
+            return
+        self.corner = (y[0] - before * t[0] - y[3] + after * t[3]) / self.jump
+        self.value = y[0] + before * (self.corner - t[0])
+
+    def _outputs(self, t):
+        jump = self.crossing.jump
+        return self.oracle(self.start + t[:, None] * self.crossing.normal) @ (jump / (jump @ jump))
+
+    def difference(self, move):
+        """From the two lines, at positions (n,) relative to the corner."""
+        return self._outputs(self.corner + move) - self.value - move * np.where(move > 0, self.after, self.before)
+
+    def near(self):
+        """Positions (n,) on either side of the corner, and the differences there: scales from 1e-10 of the length."""
+        near = (0.5 * self.half - abs(self.corner)) * np.geomspace(_CLOSEST, 1.0, _PLACES)
+        move = np.concatenate([-near[::-1], near])
+        return move, self.difference(move)
+
+
 def zero_and_slope(oracle, crossing, activation):
     """Where (D,) the pre-activation of a unit is 0 near a crossing, its slope along the normal, and the residual.
 
-    The activation must be constant far on the left and linear far on the right: there the outputs are two lines which
-    meet near the boundary. Their differences from these determine the slope. The residual is relative to the
-    largest difference.
+    The activation must be linear far on both sides. The differences of the outputs from these lines determine the
+    slope. The residual is relative to the largest difference.
     """
-    start, weight = DISTANCE * crossing.point, crossing.jump / (crossing.jump @ crossing.jump)
-    half = _CLEAR * DISTANCE * crossing.margin
-
-    def outputs(t):
-        return oracle(start + t[:, None] * crossing.normal) @ weight
-
-    t = half * _STRAIGHT
-    y = outputs(t)
-    before, after = (y[1] - y[0]) / (t[1] - t[0]), (y[3] - y[2]) / (t[3] - t[2])
-    if abs(after - before - 1.0) > _UNIT_JUMP:
-        return start, 1.0, np.inf
-    corner = (y[0] - before * t[0] - y[3] + after * t[3]) / (after - before)
-    value, (low, rate) = y[0] + before * (corner - t[0]), limits_of(activation)
-
-    def difference(move):
-        return outputs(corner + move) - value - move * np.where(move > 0, after, before)
-
-    def shape(z):
-        # The lines meet where z + low is the unit's argument.
-        return activation(z + low) / rate - low - np.maximum(z, 0.0)
-
-    near = (0.5 * half - abs(corner)) * np.geomspace(_CLOSEST, 1.0, _PLACES)
-    differences, forms = difference(np.concatenate([-near[::-1], near])), shape(np.linspace(-_WITHIN, _WITHIN, _GRID))
+    profile = Profile(oracle, crossing)
+    if profile.corner is None:
+        return profile.start, 1.0, np.inf
+    low, shape = shape_of(activation)
+    (places, differences), forms = profile.near(), shape(np.linspace(-_WITHIN, _WITHIN, _GRID))
     largest = differences[np.argmax(np.abs(differences))]
     rough = forms[np.argmax(np.abs(forms))] / largest
-    if not _WITHIN / near[-1] < rough < np.inf:
-        return start, 1.0, np.inf
+    if not _WITHIN / places[-1] < rough < np.inf:
+        return profile.start, 1.0, np.inf
     move = np.linspace(-_WITHIN, _WITHIN, _NODES) / rough
-    wanted = difference(move) * rough
+    wanted = profile.difference(move) * rough
+    stretch, left = fitted_stretch(shape, rough * move, wanted)
+    slope = stretch * rough
+    return profile.start + (profile.corner - low / slope) * crossing.normal, slope, left
+
+
+def shape_of(activation):
+    """Left limit over the slope on the right; and the activation less its two lines, which meet at 0 then."""
+    low, rate = limits_of(activation)
+    return low, lambda z: activation(z + low) / rate - low - np.maximum(z, 0.0)
+
+
+def fitted_stretch(shape, z, wanted):
+    """The factor k for which ``shape(k z) / k`` is the values wanted at z (n,), and the residual over the largest."""
 
     def residual(x):
-        return shape(np.exp(x[0]) * rough * move) / np.exp(x[0]) - wanted
+        return shape(np.exp(x[0]) * z) / np.exp(x[0]) - wanted
 
     fit = scipy.optimize.least_squares(residual, [0.0], method="lm", xtol=1e-15, ftol=1e-15, gtol=1e-15)
-    slope = float(np.exp(fit.x[0]) * rough)
-    left = float(np.abs(fit.fun).max() / np.abs(wanted).max())
-    return start + (corner - low / slope) * crossing.normal, slope, left
+    return float(np.exp(fit.x[0])), float(np.abs(fit.fun).max() / np.abs(wanted).max())
 
 
 def limits_of(activation):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from skident.network import change_outputs, get_activation
+from skident.network import change_outputs
 from skident.oracle import BlackBoxError, NotIdentified, Oracle
 
 from ..asymptotes.deep_limit import network_from_limit
@@ -46,7 +46,9 @@ class ReluLimit:
             limit = relu.METHOD.run(inner, step, state).network
             limit = change_outputs(limit, inner.oracle.output_center, inner.oracle.output_scale)
             with problem.log.stage("scales and biases (profiles far out)", problem.oracle) as entry:
-                network = network_from_limit(problem.oracle, limit, get_activation(problem.activations[0]), problem.rng)
+                named = problem.detected is None or not problem.detected.doubt
+                names = problem.activations[:1] if named else LINEAR_FAR_OUT
+                network = network_from_limit(problem.oracle, limit, names, problem.rng)
                 entry["residual"] = None
         except (NotIdentified, BlackBoxError) as error:
             return raise_unless_followed(error, step, _SCALE)
