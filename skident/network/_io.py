@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 
+import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as serialized
 
 from .activations import ACTIVATIONS, Bounded, LeakyReLU, bounded, clip, is_built_in, leaky_relu
 from .partly_linear import PartlyLinear, partly_linear
 from .paths import checked_destination
+from .tabulated import Tabulated, tabulated
 
 _FORMAT = "skident.FeedforwardNetwork"
 _VERSION = 1  # of the file layout; `load` refuses others
@@ -65,9 +67,13 @@ def _written(activation):
         return f"partly_linear({_written(activation.base)}, {activation.n_linear})"
     if isinstance(activation, LeakyReLU):
         return f"leaky_relu({activation.negative_slope!r})"
+    if isinstance(activation, Tabulated):
+        jet = activation.jet
+        parts = [jet.edges, jet.coefficients.ravel(), jet.slopes, np.array([activation.error])]
+        return f"tabulated{json.dumps([part.tolist() for part in parts])}"
     if not is_built_in(activation):
         raise ValueError(
-            f"only the activations {sorted(ACTIVATIONS)}, leaky_relu and clip can be saved, got a custom "
+            f"only the activations {sorted(ACTIVATIONS)}, leaky_relu, clip and tables can be saved, got a custom "
             f"{activation.name!r}."
         )
     return activation.name
@@ -82,6 +88,8 @@ def _read(name, n_bounds):
         if len(counts) > _MAX_LEVELS:
             raise ValueError(f"the file has an activation with more than {_MAX_LEVELS} levels of linear units.")
     activation = _read_bounded(name, n_bounds) if re.match(r"(clip|tanh|sigmoid|erf)\[", name) else name
+    if name.startswith("tabulated["):
+        activation = _read_table(name)
     if activation is name and len(name) > _LONGEST_NAME:
         raise ValueError(f"the file has the unknown activation {name[:_LONGEST_NAME]!r}...")
     if slope := re.fullmatch(r"leaky_relu\(([-+.\de]+)\)", name):
@@ -93,17 +101,33 @@ def _read(name, n_bounds):
 
 def _read_bounded(name, n_bounds):
     """A clip by ``clip[[low, ...], [high, ...]]``, or a bounded activation by ``tanh[[low, ...], [high, ...]]``."""
-    base, _, text = name.partition("[")
-    try:
-        bounds = json.loads(f"[{text}") if name.count("[") == 3 and "{" not in name else None
-    except json.JSONDecodeError:
-        bounds = None
-    is_pair = isinstance(bounds, list) and [type(bound) for bound in bounds] == [list, list]
-    if not is_pair or any(type(value) not in (int, float) for bound in bounds for value in bound):
-        raise ValueError(f"the file has a {base} without two lists of numbers: {name[:_LONGEST_NAME]!r}...")
+    base, bounds = _read_lists(name, 2)
     if any(len(bound) not in (1, n_bounds) for bound in bounds):
         raise ValueError(f"the file has a {base} of {max(map(len, bounds))} bounds where {n_bounds} fit.")
     return clip(*bounds) if base == "clip" else bounded(base, *bounds)
+
+
+def _read_table(name):
+    """A table by ``tabulated[edges, coefficients, slopes, [error]]``."""
+    edges, coefficients, slopes, error = map(np.array, _read_lists(name, 4)[1])
+    n = len(edges) - 1
+    if n < 1 or not len(coefficients) or len(coefficients) % n or len(error) != 1:
+        raise ValueError(f"the file has a table of {len(coefficients)} coefficients on {n} intervals.")
+    return tabulated(edges, coefficients.reshape(n, -1), slopes, error[0])
+
+
+def _read_lists(name, count):
+    """What stands before the first bracket, and `count` lists of numbers behind it."""
+    base, _, text = name.partition("[")
+    try:
+        lists = json.loads(f"[{text}") if name.count("[") == 1 + count and "{" not in name else None
+    except json.JSONDecodeError:
+        lists = None
+    are_lists = isinstance(lists, list) and [type(part) for part in lists] == [list] * count
+    if not are_lists or any(type(value) not in (int, float) for part in lists for value in part):
+        words = {2: "two", 4: "four"}[count]
+        raise ValueError(f"the file has a {base} without {words} lists of numbers: {name[:_LONGEST_NAME]!r}...")
+    return base, lists
 
 
 def _check_metadata(path, metadata):

@@ -12,6 +12,7 @@ from . import torch_activations
 from ._torch_maps import AffineMap, affine_map_of, reshaped, unreadable
 from .activations import ACTIVATIONS, Bounded, Clip, LeakyReLU, bounded, clip, is_built_in, leaky_relu
 from .partly_linear import PartlyLinear, partly_linear
+from .tabulated import Tabulated, tabulated
 from .torch_activations import MODULES
 
 _KNOWN_OTHERS = "convolutions, average pooling, Identity, Flatten(1), Unflatten(1), eval-mode BatchNorm and Dropout"
@@ -95,6 +96,8 @@ def _torch_activation(activation):
     if isinstance(activation, Bounded):
         limits = ACTIVATIONS[activation.base].limits
         return torch_activations.Bounded(MODULES[activation.base](), limits, activation.low, activation.high)
+    if isinstance(activation, Tabulated):
+        return torch_activations.Table(activation.jet.edges, activation.jet.coefficients, activation.jet.slopes)
     if not is_built_in(activation):
         raise ValueError(f"to_torch knows the activations {sorted(ACTIVATIONS)}, got a custom {activation.name!r}.")
     # Its linear part begins where it is exact in double precision.
@@ -129,6 +132,8 @@ def _activation_name(path, module):
     """Name of a torch activation module, or a LeakyReLU or Clip; ValueError names a module that is unknown."""
     if isinstance(module, torch_activations.PartlyLinear):
         return partly_linear(_activation_name(path, module.base), module.n_linear)
+    if isinstance(module, torch_activations.Table):
+        return tabulated(*(part.numpy(force=True) for part in (module.edges, module.coefficients, module.slopes)))
     if type(module) is nn.LeakyReLU:
         return leaky_relu(module.negative_slope)
     if type(module) is nn.PReLU:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -64,7 +64,7 @@ class Tabulated(Activation):
         Largest error of its values.
     """
 
-    error: float = 0.0
+    error: float = field(default=0.0, compare=False)
 
 
 def tabulated(edges, coefficients, slopes, error=0.0):

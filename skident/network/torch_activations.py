@@ -7,7 +7,7 @@ import functools
 import torch
 from torch import nn
 
-__all__ = ["MODULES", "Bounded", "Clip", "Erf", "PartlyLinear", "Quadratic", "Sin"]
+__all__ = ["MODULES", "Bounded", "Clip", "Erf", "PartlyLinear", "Quadratic", "Sin", "Table"]
 
 
 class Sin(nn.Module):
@@ -129,6 +129,43 @@ class PartlyLinear(nn.Module):
         torch.Tensor of the same shape
         """
         return torch.cat([self.base(z[..., : -self.n_linear]), z[..., -self.n_linear :]], dim=-1)
+
+
+class Table(nn.Module):
+    """Polynomials on adjacent intervals, and straight lines beyond them.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skident.network.torch_activations import Table
+    >>> print(Table([-1.0, 1.0], [[0.25, 0.5, 0.25]], [0.0, 1.0])(torch.tensor([-5.0, 0.0, 3.0])))
+    tensor([0.0000, 0.2500, 3.0000])
+    """
+
+    def __init__(self, edges, coefficients, slopes):
+        super().__init__()
+        for name, array in (("edges", edges), ("coefficients", coefficients), ("slopes", slopes)):
+            self.register_buffer(name, torch.tensor(array, dtype=torch.float64))
+
+    def forward(self, z):
+        """The polynomial of the interval in which z lies.
+
+        Parameters
+        ----------
+        z : torch.Tensor
+
+        Returns
+        -------
+        torch.Tensor of the same shape
+        """
+        edges, columns, slopes = (part.to(z.dtype) for part in (self.edges, self.coefficients.T, self.slopes))
+        inside = torch.clamp(z, edges[0], edges[-1])
+        place = torch.bucketize(inside.detach(), edges[1:-1].contiguous(), right=True)
+        x = (inside - 0.5 * (edges[1:] + edges[:-1])[place]) / (0.5 * torch.diff(edges)[place])
+        value = torch.zeros_like(x)
+        for column in columns.flip(0):
+            value = value * x + column[place]
+        return value + slopes[0] * torch.clamp(z - edges[0], max=0.0) + slopes[1] * torch.clamp(z - edges[-1], min=0.0)
 
 
 # The module of every built-in activation.

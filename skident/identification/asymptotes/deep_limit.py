@@ -45,7 +45,8 @@ def network_from_limit(oracle, limit, names, rng):
     Its activation is the one of `names`; of several, the one whose profile a unit has, or a table of this profile. Some
     140 queries per unit.
     """
-    limit, straight = _with_marked_units(limit, rng)
+    left = getattr(limit.activations[0], "negative_slope", 0.0)
+    limit, straight = (limit, np.zeros(limit.layer_widths[-2], bool)) if left else _with_marked_units(limit, rng)
     weights, biases, factors = [], [], np.ones(limit.n_inputs)
     X = rng.standard_normal((_ACTIVITY_ROWS, limit.n_inputs))
     Z = _pre_activations(limit, X)
@@ -54,7 +55,7 @@ def network_from_limit(oracle, limit, names, rng):
     else:
         units = [_crossings(limit, 0, unit, straight, X, z)[0] for unit, z in enumerate(Z[0].T)]
         units.sort(key=lambda crossing: -crossing.margin * np.linalg.norm(crossing.jump))
-        activation = measured_activation(oracle, units[:_TRIES], names)
+        activation = measured_activation(oracle, units[:_TRIES], names, left)
     rate = limits_of(activation)[1]
     for layer, W in enumerate(limit.weights[:-1]):
         linear = None if layer < limit.n_layers - 2 or not straight.any() else _linear_part(limit, straight, factors)
@@ -181,7 +182,7 @@ def _pre_activations(limit, X):
     Z, H = [], X
     for W in limit.weights[:-1]:
         Z.append(H @ W)
-        H = np.maximum(Z[-1], 0.0)
+        H = limit.activations[0](Z[-1])
     return Z
 
 
@@ -224,7 +225,7 @@ def _best_crossings(limit, layer, unit, straight, X):
     """The best crossings among points X (n, D) on a unit's boundary."""
     n, margin = len(X), np.full(len(X), np.inf)
     gradients, active = np.broadcast_to(np.eye(limit.n_inputs), (n, limit.n_inputs, limit.n_inputs)), []
-    normal, H = None, X
+    normal, H, g = None, X, limit.activations[0]
     for depth, W in enumerate(limit.weights[:-1]):
         Z, gradients = H @ W, gradients @ W
         norms = np.linalg.norm(gradients, axis=1)
@@ -234,13 +235,14 @@ def _best_crossings(limit, layer, unit, straight, X):
         if depth == layer:
             normal, distance[:, unit] = gradients[:, :, unit], np.inf
         margin = np.minimum(margin, distance.min(axis=1))
-        active.append(Z > 0)
-        H, gradients = np.maximum(Z, 0.0), gradients * active[-1][:, None]
+        H, slopes = g.jet(Z, 1)
+        active.append(slopes)
+        gradients = gradients * slopes[:, None]
     effect = np.broadcast_to(limit.weights[layer + 1][unit], (n, limit.weights[layer + 1].shape[1]))
     for depth in range(layer + 1, limit.n_layers - 1):
         effect = (effect * active[depth]) @ limit.weights[depth + 1]
     slope = np.linalg.norm(normal, axis=1)
-    jump = effect * slope[:, None]
+    jump = effect * slope[:, None] * (1.0 - getattr(g, "negative_slope", 0.0))
     score = np.linalg.norm(jump, axis=1) * margin
     best = [i for i in np.argsort(-score, kind="stable")[:_TRIES] if score[i] > 0]
     if not best:

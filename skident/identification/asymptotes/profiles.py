@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.optimize
 
+from skident.network.tabulated import Tabulated
+
 from ..constants import FAR_LEFT
 
 __all__ = ["DISTANCE", "Crossing", "Profile", "fitted_stretch", "limits_of", "shape_of", "zero_and_slope"]
@@ -91,9 +93,14 @@ def zero_and_slope(oracle, crossing, activation):
 
 
 def shape_of(activation):
-    """Left limit over the slope on the right; and the activation less its two lines, which meet at 0 then."""
+    """Left limit over the slope on the right; and the activation less its two lines, for a change of slope by 1."""
     low, rate = limits_of(activation)
-    return low, lambda z: activation(z + low) / rate - low - np.maximum(z, 0.0)
+    left = activation.jet.slopes[0] if isinstance(activation, Tabulated) else 0.0
+
+    def shape(z):  # the lines meet where z + low is the unit's argument
+        return (activation(z + low) / rate - low - np.where(z > 0, z, left * z)) / (1.0 - left)
+
+    return low, shape
 
 
 def fitted_stretch(shape, z, wanted):
@@ -107,7 +114,9 @@ def fitted_stretch(shape, z, wanted):
 
 
 def limits_of(activation):
-    """Left limit over the slope on the right, and that slope."""
+    """Left limit over the slope on the right, and that slope; the lines of a table meet at 0."""
+    if isinstance(activation, Tabulated):
+        return 0.0, float(activation.jet.slopes[1])
     ends = activation(np.array([FAR_LEFT, -FAR_LEFT]))
     rate = float(ends[1] / -FAR_LEFT)
     return float(ends[0] / rate), rate

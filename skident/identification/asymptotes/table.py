@@ -22,8 +22,10 @@ _NAMED = 1e-7  # residual of a named activation, relative to the bend: rounding 
 _POINTS = 201  # at which names are compared with a table
 
 
-def measured_activation(oracle, crossings, names):
+def measured_activation(oracle, crossings, names, left):
     """The activation of units at crossings (the best first): one of `names` if the profile is its own, else a table.
+
+    Its slope is `left` far on the left, and 1 on the right.
 
     The profile is measured as near to the center as other units and the lines allow, where outputs round least. Some
     1,000 queries.
@@ -31,7 +33,7 @@ def measured_activation(oracle, crossings, names):
     failure = None
     for crossing in crossings:
         try:
-            table = _table(oracle, crossing)
+            table = _table(oracle, crossing, left)
         except NotIdentified as error:
             failure = failure or error
             continue
@@ -42,7 +44,7 @@ def measured_activation(oracle, crossings, names):
     raise failure
 
 
-def _table(oracle, crossing):
+def _table(oracle, crossing, left):
     """The table of the unit at a crossing."""
     far = Profile(oracle, crossing)
     extent = _extent(far)
@@ -55,9 +57,10 @@ def _table(oracle, crossing):
     scale = _HEIGHT / np.abs(differences).max()
 
     def values(z):
-        return np.maximum(z, 0.0) + scale / profile.jump * profile.difference(z / scale)
+        bend = scale / profile.jump * profile.difference(z / scale)
+        return np.where(z > 0, z, left * z) + (1.0 - left) * bend
 
-    table = tabulate(values, -scale * extent, scale * extent, (0.0, 1.0), _TABLE_ROUNDINGS * profile.rounding * scale)
+    table = tabulate(values, -scale * extent, scale * extent, (left, 1.0), _TABLE_ROUNDINGS * profile.rounding * scale)
     if table is None:
         raise NotIdentified("profiles", "activation", "the profile of a unit far out has too many bends for a table.")
     return table

@@ -42,11 +42,11 @@ class ReluLimit:
     def run(self, problem, step, state):
         """See `Method`; None if that fails and another method follows, but for layers of other widths."""
         try:
-            inner = _limit_problem(problem)
+            named = problem.detected is None or not problem.detected.doubt
+            inner = _limit_problem(problem, named)
             limit = relu.METHOD.run(inner, step, state).network
             limit = change_outputs(limit, inner.oracle.output_center, inner.oracle.output_scale)
             with problem.log.stage("scales and biases (profiles far out)", problem.oracle) as entry:
-                named = problem.detected is None or not problem.detected.doubt
                 names = problem.activations[:1] if named else LINEAR_FAR_OUT
                 network = network_from_limit(problem.oracle, limit, names, problem.rng)
                 entry["residual"] = None
@@ -58,8 +58,8 @@ class ReluLimit:
 METHOD = ReluLimit()
 
 
-def _limit_problem(problem):
-    """The problem of the ReLU limit."""
+def _limit_problem(problem, named):
+    """The problem of the ReLU limit; units without a name may be leaky ones there."""
     oracle, rng, D = problem.oracle, problem.rng, problem.oracle.n_inputs
     inner = Oracle(lambda U: oracle(_SCALE * U) / _SCALE, D, budget=oracle.budget.copy())
     U = rng.standard_normal((_N_HELD_OUT, D))
@@ -67,4 +67,4 @@ def _limit_problem(problem):
     Y = inner(U)
     held_out = HeldOut(U, Y, inner.measure_accuracy(U, Y, rng))
     changes = {"oracle": inner, "X": U, "held_out": held_out, "activations": ("relu", "identity")}
-    return replace(problem, **changes, detected=None, prediction=None)
+    return replace(problem, **changes, detected=None if named else problem.detected, prediction=None)

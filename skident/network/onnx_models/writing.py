@@ -9,6 +9,7 @@ from onnx import TensorProto, checker, helper, numpy_helper
 
 from ..activations import ACTIVATIONS, Bounded, Clip, LeakyReLU, get_activation, is_built_in
 from ..partly_linear import PartlyLinear
+from ..tabulated import Tabulated
 
 __all__ = ["network_model", "write_model"]
 
@@ -81,6 +82,8 @@ def _activation_nodes(activation, values, dtype):
         return _partly_linear_nodes(activation, values, dtype)
     if isinstance(activation, LeakyReLU):
         return _leaky_nodes(activation.negative_slope, values, name, dtype)
+    if isinstance(activation, Tabulated):
+        return _table_nodes(activation, values, dtype)
     if not is_built_in(activation):
         raise ValueError(f"to_onnx knows the activations {sorted(ACTIVATIONS)}, got a custom {activation.name!r}.")
     if activation.name == "quadratic":
@@ -94,6 +97,37 @@ def _activation_nodes(activation, values, dtype):
     kind = _KINDS.get(activation.name, activation.name.capitalize())
     options = {"approximate": "tanh"} if activation.name == "gelu_tanh" else {}
     return [helper.make_node(kind, [values], [name], name=name, **options)], []
+
+
+def _table_nodes(activation, values, dtype):
+    """A table: the interval by comparisons with its edges, Horner's rule, and the lines beyond the ends."""
+    edges, columns, name = activation.jet.edges, activation.jet.coefficients.T, f"{values}_table"
+    nodes, tensors = [], []
+
+    def constant(array, kind=dtype):
+        array = np.asarray(array)
+        tensors.append(numpy_helper.from_array(array.astype(kind), f"{name}_{len(tensors)}"))
+        return tensors[-1].name
+
+    def node(kind, *operands, **options):
+        output = f"{name}_{kind.lower()}_{len(nodes)}"
+        nodes.append(helper.make_node(kind, list(operands), [output], name=output, **options))
+        return output
+
+    low, high, last = constant(edges[0]), constant(edges[-1]), constant([-1], np.int64)
+    inside = node("Clip", values, low, high)
+    above = node("GreaterOrEqual", node("Unsqueeze", inside, last), constant(edges[1:-1]))
+    count = node("ReduceSum", node("Cast", above, to=_DTYPES[dtype.name]), last, keepdims=0)
+    place = node("Cast", count, to=TensorProto.INT64)
+    center = node("Gather", constant(0.5 * (edges[1:] + edges[:-1])), place)
+    x = node("Mul", node("Sub", inside, center), node("Gather", constant(2.0 / np.diff(edges)), place))
+    value = node("Gather", constant(columns[-1]), place)
+    for column in columns[-2::-1]:
+        value = node("Add", node("Mul", value, x), node("Gather", constant(column), place))
+    for kind, end, slope in zip(("Min", "Max"), (low, high), activation.jet.slopes, strict=True):
+        beyond = node(kind, node("Sub", values, end), constant(0.0))
+        value = node("Add", value, node("Mul", beyond, constant(slope)))
+    return nodes, tensors
 
 
 def _clip_nodes(activation, values, dtype):
