@@ -23,8 +23,6 @@ _MAX_RESIDUAL = 1e-5  # of a profile that fits, relative to the unit: fits of ex
 _MARGIN = 30.0  # times that residual that the second best activation must leave
 _DEGREES = (1, 2, 4, 8)  # of outputs behind one linear layer, and one to three quadratic ones
 _BY_SHAPE = {"linear": "identity", "piecewise": "relu", "curved": "tanh"}  # of smooth units, tanh is the most common
-
-
 @dataclass(frozen=True)
 class ActivationEvidence:
     """The hidden activation of a black box, and what it was detected from.
@@ -134,7 +132,7 @@ def _near_center(inner, rng):
 def _hidden(oracle, rng, noise):
     """Hidden units, behind linear outputs."""
     kind, exponent = growth(oracle, rng, noise, _farthest(oracle))
-    behavior = f"grows like r^{exponent:g}" if kind == "power" else kind
+    behavior = f"{'grows' if exponent > 0 else 'settles'} like r^{exponent:g}" if kind == "power" else kind
     degree = polynomial_degree(oracle, rng, _DEGREES, noise) if kind == "power" else None
     if degree == 1 and not is_linear_far_out(oracle, rng, noise, _farthest(oracle)):
         degree = None
@@ -144,7 +142,7 @@ def _hidden(oracle, rng, noise):
     if kind == "oscillates":
         return ActivationEvidence("sin", "", behavior)
     if kind == "unclear" or (kind == "power" and exponent != 1):
-        return ActivationEvidence(None, "far out the outputs neither settle, oscillate nor grow linearly", behavior)
+        return ActivationEvidence(None, "far out the outputs neither settle fast, oscillate nor grow linearly", behavior)
     if kind == "power" and not oracle.accuracy.exact:
         return _growing_noisy(oracle, rng, noise, behavior)
     votes, seen = [], []

@@ -48,6 +48,7 @@ _MIN_PRECISE = 200  # second differences of such values, of 636, that decide
 def growth(oracle, rng, noise=0.0, farthest=1e5):
     """How outputs behave along rays: "settles", "oscillates", "power" or "unclear", and the exponent of a power.
 
+    Outputs that approach constants as a power has a negative exponent.
     `noise` is the standard deviation of the outputs' errors beyond rounding; the last radius is `farthest` standard
     deviations. 36 queries per radius, one to three radii.
     """
@@ -65,7 +66,7 @@ def growth(oracle, rng, noise=0.0, farthest=1e5):
         exponents = np.log2(np.maximum(far[moving], 1e-300) / near[moving])
         exponent = float(np.median(exponents))
         steady = np.mean(np.abs(exponents - round(exponent)) < _POWER_ERROR) >= _AGREEING
-        if steady and round(exponent) >= 1:
+        if steady and round(exponent) != 0:
             return "power", float(round(exponent))
         spreads.append(float(spread.max()))
         # Rays whose exponents agree grow by some other law; those of an oscillation are random.

@@ -39,6 +39,8 @@ _FAR = (1e3, 1e4, 1e5)  # standard deviations of them
 _FAR_HALF = (1e2, 3e2, 1e3)  # `_FAR` for float16, which ends at 65,504
 _ON_RAYS = 1e-2  # change along a ray over that between rays, of outputs that are constant along rays
 _GROWTH = 10.0  # spread far out over that near the center, of outputs that are linear along rays: 1e3 and more
+_FADED = 1e-3  # spread far out over that near the center, of outputs that approach one constant: 1e-5 like 1/r
+_WAVES = 0.03  # deviation from lines along rays over the spread near the center, of units with waves: 0.1 to 1
 _ARCS = 12  # short arcs far out, on which bends are counted
 _ARC_POINTS = 16  # per arc
 _ARC_STEP = 1e-3  # radians between them, for changes: saturated units step at a share of them that grows with the width
@@ -94,7 +96,8 @@ def recognize_other_model(oracle, U, detected, rng):
         _depends_on_batch(oracle, U)
         or _jumping(oracle, U, rng)
         or _polynomial(oracle, detected, rng)
-        or _far_out(oracle, rng)
+        or _far_out(oracle, detected, rng)
+        or _slow_tails(detected)
     )
 
 
@@ -240,14 +243,24 @@ def _piece_degree(oracle, rng):
     return None
 
 
-def _far_out(oracle, rng):
+_WAVY = OtherModel(
+    "periodic units",
+    "far out the outputs oscillate about a function that is linear along rays: units with a periodic part, such as "
+    "z + sin(z), which are not identified.",
+    "outputs on rays",
+)
+
+
+def _far_out(oracle, detected, rng):
     """Local kernels, which are constant far out, and normalized layers, which are constant along rays."""
     E = rng.standard_normal((DIRECTIONS, oracle.n_inputs))
     radii = _FAR_HALF if oracle.precision.kind == "float16" else _FAR
     near = oracle(E)
     Y = query_block(oracle, np.array(radii)[:, None, None] * E)
     error = float(np.max(oracle.accuracy.std)) * 10.0
-    if np.ptp(Y.reshape(-1, Y.shape[2]), axis=0).max() <= max(SAME * np.ptp(near, axis=0).max(), error):
+    slow = detected.growth.startswith("settles like")
+    constant, spread_near = Y[-1] if slow else Y.reshape(-1, Y.shape[2]), np.ptp(near, axis=0).max()
+    if np.ptp(constant, axis=0).max() <= max((_FADED if slow else SAME) * spread_near, error):
         return _local_kernel(oracle, rng)
     rounding = np.finfo(float).eps * np.abs(Y).max(axis=(0, 1))
     spread = np.maximum(np.maximum(np.ptp(Y[-1], axis=0), rounding), np.finfo(float).tiny)
@@ -256,8 +269,10 @@ def _far_out(oracle, rng):
     size = np.abs(Y[-1]).max() * float(oracle.accuracy.eps) * _ROUNDINGS + error
     on_rays = moves[1] < _ON_RAYS and moves[1] < 0.5 * moves[0] + size / spread.max()
     slopes = (Y[-1] - Y[1]) / (radii[2] - radii[1]) * (radii[1] - radii[0]) - (Y[1] - Y[0])
-    grows = np.ptp(Y[-1], axis=0).max() > _GROWTH * np.ptp(near, axis=0).max()
-    linear = grows and np.median(np.abs(slopes)) < _ON_RAYS * np.abs(Y[1] - Y[0]).max()
+    grows, off = np.ptp(Y[-1], axis=0).max() > _GROWTH * spread_near, np.median(np.abs(slopes))
+    linear = grows and off < _ON_RAYS * np.abs(Y[1] - Y[0]).max()
+    if linear and not on_rays and off > max(_WAVES * spread_near, error):
+        return _WAVY
     if not (on_rays or linear) or _bent_share(oracle, radii[1], on_rays, rng) < _SPREAD_OUT:
         return None
     behavior = "constant along rays" if on_rays else "linear along rays"
@@ -266,6 +281,18 @@ def _far_out(oracle, rng):
         f"far out the outputs are {behavior} and curved between them: LayerNorm or another normalization of each row "
         "(a transformer layer), which is not identified.",
         f"outputs up to {radii[-1]:g} standard deviations, and on {_ARCS} short arcs",
+    )
+
+
+def _slow_tails(detected):
+    """Units that approach their limits as powers of the distance do, so that none is constant where another changes."""
+    if not detected.growth.startswith("settles like"):
+        return None
+    return OtherModel(
+        "slow tails",
+        f"far out the outputs approach constants like {detected.growth.rpartition(' ')[2]} of the distance r: units with "
+        "slow tails, such as softsign z / (1 + |z|) or arctan, which are not identified.",
+        f"outputs {detected.growth} along rays",
     )
 
 
@@ -291,6 +318,6 @@ def _bent_share(oracle, radius, on_rays, rng):
     Y = query_block(oracle, radius * (a + angle * b))  # chords: piecewise linear outputs are straight on them
     # Errors of rounded products grow with the inputs, also where the outputs' format does not show it.
     rounding = _ROUNDINGS * oracle.accuracy.eps * np.abs(Y).max() + 10.0 * radius * float(np.max(oracle.accuracy.std))
-    if on_rays:  # units that saturate slowly, as arctan, change by such a step over the radius
-        rounding = max(rounding, _SLOW * float(np.ptp(Y)))
+    # Units that saturate slowly, as arctan, change by such a step over the radius; those that grow bend by its square.
+    rounding = max(rounding, (_SLOW if on_rays else _SLOW * _ARC_STEP_BENDS) * float(np.ptp(Y)))
     return float(np.mean(np.any(np.abs(np.diff(Y, order, axis=1)) > 2.0**order * rounding, axis=2)))
