@@ -120,11 +120,11 @@ def _read_lists(name, count):
     """What stands before the first bracket, and `count` lists of numbers behind it."""
     base, _, text = name.partition("[")
     try:
-        lists = json.loads(f"[{text}") if name.count("[") == 1 + count and "{" not in name else None
+        lists = json.loads(f"[{text}", parse_int=float) if name.count("[") == 1 + count and "{" not in name else None
     except json.JSONDecodeError:
         lists = None
     are_lists = isinstance(lists, list) and [type(part) for part in lists] == [list] * count
-    if not are_lists or any(type(value) not in (int, float) for part in lists for value in part):
+    if not are_lists or any(type(value) is not float for part in lists for value in part):
         words = {2: "two", 4: "four"}[count]
         raise ValueError(f"the file has a {base} without {words} lists of numbers: {name[:_LONGEST_NAME]!r}...")
     return base, lists

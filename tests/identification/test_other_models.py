@@ -15,6 +15,7 @@ from sklearn.ensemble import (
 )
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RationalQuadratic
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
@@ -52,6 +53,20 @@ def of_module(module, shape):
     return model
 
 
+def of_units(g, depth):
+    """A network of 12 units of any activation per hidden layer."""
+    rng = np.random.RandomState(depth)
+    weights = [rng.standard_normal((n, 12)) / np.sqrt(n) for n in [6, 12][:depth]]
+    biases, last = rng.standard_normal((depth, 12)), rng.standard_normal((12, 2))
+
+    def model(rows):
+        for W, b in zip(weights, biases, strict=True):
+            rows = g(rows @ W + b)
+        return rows @ last
+
+    return model
+
+
 def quantized(A, axis=None):
     """Rounded to 127 steps per sign, of the largest entry of a batch or a row."""
     step = np.abs(A).max(axis=axis, keepdims=axis is not None) / 127
@@ -74,7 +89,7 @@ def probabilities(rows):
 FOREST = RandomForestClassifier(20, random_state=0).fit(X, Y > 0.5)
 TANH = make_network((6, 5, 1), **LINEAR)
 torch.manual_seed(0)
-TREES, LOCAL, NORMALIZED = "a tree ensemble", "a local kernel", "LayerNorm"
+TREES, LOCAL, NORMALIZED, SLOW = "a tree ensemble", "a local kernel", "LayerNorm", "slow tails"
 # The model, the noun of its message, and the samples if they are not X.
 MODELS = {
     "forest": (learned(RandomForestRegressor(20, random_state=0)), TREES),
@@ -88,6 +103,16 @@ MODELS = {
     "support vectors": (learned(SVR()), LOCAL),
     "support vectors, cubic": (learned(SVR(kernel="poly")), "a polynomial of degree 3"),
     "Gaussian process": (learned(GaussianProcessRegressor(alpha=0.01)), LOCAL),
+    "rational quadratic kernel": (
+        learned(GaussianProcessRegressor(RationalQuadratic(), optimizer=None, alpha=0.01)),
+        LOCAL,
+    ),
+    "softsign": (of_units(lambda z: z / (1.0 + np.abs(z)), 1), SLOW),
+    "softsign, two layers": (of_units(lambda z: z / (1.0 + np.abs(z)), 2), SLOW),
+    "arctan": (of_units(np.arctan, 1), SLOW),
+    "z / sqrt(1 + z^2)": (of_units(lambda z: z / np.hypot(1.0, z), 1), SLOW),
+    "snake": (of_units(lambda z: z + np.sin(z) ** 2, 1), "periodic part"),
+    "z + sin(z), two layers": (of_units(lambda z: z + np.sin(z), 2), "periodic part"),
     "kernel ridge": (learned(KernelRidge(kernel="rbf")), LOCAL),
     "quadratic": (learned(make_pipeline(PolynomialFeatures(2), Ridge())), "a polynomial of degree 2"),
     "quartic": (learned(make_pipeline(PolynomialFeatures(4), Ridge())), "a polynomial of degree 4"),
@@ -131,6 +156,11 @@ def test_models_that_are_no_networks(name, monkeypatch):
     assert time.process_time() - began < 5.0
     first = str(caught.value).partition(". ")[0]
     assert len(first) <= 200 and "Detected activation" not in first
+
+
+def test_periodic_units_are_named():
+    with pytest.raises(NotIdentified, match=r"(?s)activation='sin'.*Detected activation: sin \(oscillates\)"):
+        NetworkIdentifier(of_units(np.sin, 1), random_state=0).fit(X)
 
 
 def test_the_evidence_is_printed_on_request(capsys):

@@ -72,6 +72,7 @@ CONTROLS = {
         "one linear unit": hidden("partly_linear(tanh, 1)"),
         "two levels": hidden("partly_linear(partly_linear(leaky_relu(0.5), 1), 1)"),
         "one bound": outputs("clip[[0.0], [Infinity]]"),
+        "a table": hidden("partly_linear(tabulated[[0, 1, 2], [1, 2], [0.0, 1], [0]], 1)"),
         "two bounds": outputs("clip[[0.0, 1], [2.0, 3.0]]"),
     },
 }

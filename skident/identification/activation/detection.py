@@ -23,6 +23,8 @@ _MAX_RESIDUAL = 1e-5  # of a profile that fits, relative to the unit: fits of ex
 _MARGIN = 30.0  # times that residual that the second best activation must leave
 _DEGREES = (1, 2, 4, 8)  # of outputs behind one linear layer, and one to three quadratic ones
 _BY_SHAPE = {"linear": "identity", "piecewise": "relu", "curved": "tanh"}  # of smooth units, tanh is the most common
+
+
 @dataclass(frozen=True)
 class ActivationEvidence:
     """The hidden activation of a black box, and what it was detected from.
@@ -142,7 +144,9 @@ def _hidden(oracle, rng, noise):
     if kind == "oscillates":
         return ActivationEvidence("sin", "", behavior)
     if kind == "unclear" or (kind == "power" and exponent != 1):
-        return ActivationEvidence(None, "far out the outputs neither settle fast, oscillate nor grow linearly", behavior)
+        return ActivationEvidence(
+            None, "far out the outputs neither settle fast, oscillate nor grow linearly", behavior
+        )
     if kind == "power" and not oracle.accuracy.exact:
         return _growing_noisy(oracle, rng, noise, behavior)
     votes, seen = [], []

@@ -46,6 +46,8 @@ _ARC_POINTS = 16  # per arc
 _ARC_STEP = 1e-3  # radians between them, for changes: saturated units step at a share of them that grows with the width
 _ARC_STEP_BENDS = 1e-4  # `_ARC_STEP` for bends: 1000 units bend one in sixteen; rounding of float32 hides bends on any
 _SLOW = 1e-5  # change over such a step, relative to the outputs' spread, that slow saturation explains: 1e-3 / 1e4
+_NEARER = 0.1  # radius over the first, at which bends are compared
+_LASTING = 0.3  # bends over those there, of normalized layers: 1; of slow tails 0.1
 _SPREAD_OUT = 0.5  # share of bent intervals, of outputs that bend everywhere
 
 
@@ -290,8 +292,8 @@ def _slow_tails(detected):
         return None
     return OtherModel(
         "slow tails",
-        f"far out the outputs approach constants like {detected.growth.rpartition(' ')[2]} of the distance r: units with "
-        "slow tails, such as softsign z / (1 + |z|) or arctan, which are not identified.",
+        f"far out the outputs approach constants like {detected.growth.rpartition(' ')[2]} of the distance r: units "
+        "with slow tails, such as softsign z / (1 + |z|) or arctan, which are not identified.",
         f"outputs {detected.growth} along rays",
     )
 
@@ -315,9 +317,14 @@ def _bent_share(oracle, radius, on_rays, rng):
     a, b = rng.standard_normal((2, _ARCS, 1, oracle.n_inputs))
     order, step = (1, _ARC_STEP) if on_rays else (2, _ARC_STEP_BENDS)
     angle = step * np.arange(_ARC_POINTS)[None, :, None]
-    Y = query_block(oracle, radius * (a + angle * b))  # chords: piecewise linear outputs are straight on them
+    chords = a + angle * b  # piecewise linear outputs are straight on them
+    Y = query_block(oracle, radius * chords)
     # Errors of rounded products grow with the inputs, also where the outputs' format does not show it.
     rounding = _ROUNDINGS * oracle.accuracy.eps * np.abs(Y).max() + 10.0 * radius * float(np.max(oracle.accuracy.std))
-    # Units that saturate slowly, as arctan, change by such a step over the radius; those that grow bend by its square.
-    rounding = max(rounding, (_SLOW if on_rays else _SLOW * _ARC_STEP_BENDS) * float(np.ptp(Y)))
-    return float(np.mean(np.any(np.abs(np.diff(Y, order, axis=1)) > 2.0**order * rounding, axis=2)))
+    if on_rays:  # units that saturate slowly, as arctan, change by such a step over the radius
+        rounding = max(rounding, _SLOW * float(np.ptp(Y)))
+    changes = np.abs(np.diff(Y, order, axis=1))
+    bent = changes > 2.0**order * rounding
+    if not on_rays:  # bends of slow tails fade with the radius
+        bent &= changes > _LASTING * np.abs(np.diff(query_block(oracle, _NEARER * radius * chords), order, axis=1))
+    return float(np.mean(np.any(bent, axis=2)))

@@ -41,18 +41,25 @@ class ReluLimit:
 
     def run(self, problem, step, state):
         """See `Method`; None if that fails and another method follows, but for layers of other widths."""
+        best, detected = None, problem.detected
+        named = detected is None or not detected.doubt
+        choices = [problem.activations[:1]] if named else []
+        choices += [] if detected is None else [LINEAR_FAR_OUT]  # or a table, if none of these is the activation
         try:
-            named = problem.detected is None or not problem.detected.doubt
             inner = _limit_problem(problem, named)
             limit = relu.METHOD.run(inner, step, state).network
             limit = change_outputs(limit, inner.oracle.output_center, inner.oracle.output_scale)
-            with problem.log.stage("scales and biases (profiles far out)", problem.oracle) as entry:
-                names = problem.activations[:1] if named else LINEAR_FAR_OUT
-                network = network_from_limit(problem.oracle, limit, names, problem.rng)
-                entry["residual"] = None
+            for names in choices:
+                with problem.log.stage("scales and biases (profiles far out)", problem.oracle) as entry:
+                    network = network_from_limit(problem.oracle, limit, names, problem.rng)
+                    entry["residual"] = None
+                attempt = polished_attempt(problem, network, np.inf, "polish", self.name)
+                best = attempt if best is None or attempt.error < best.error else best
+                if best.error < problem.accepted_error or problem.out_of_time:
+                    break
         except (NotIdentified, BlackBoxError) as error:
-            return raise_unless_followed(error, step, _SCALE)
-        return polished_attempt(problem, network, np.inf, "polish", self.name)
+            return best or raise_unless_followed(error, step, _SCALE)
+        return best
 
 
 METHOD = ReluLimit()

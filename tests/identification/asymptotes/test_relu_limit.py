@@ -8,7 +8,7 @@ from skident.datasets import make_network
 from skident.identification.asymptotes.deep_limit import network_from_limit
 from skident.identification.asymptotes.profiles import limits_of
 from skident.metrics import parameter_error, relative_max_error
-from skident.network import FeedforwardNetwork, get_activation
+from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, Oracle
 from tests.rates import fewest_successes
 
@@ -36,7 +36,7 @@ def limit_of(network, rng):
 def test_scales_and_biases_from_profiles(activation, shape):
     """Profiles at 1e5 standard deviations are accurate to 1e-5 of rounding there, and to 1e-8 after the fit."""
     rng, network = np.random.RandomState(0), network_of(activation, 1, shape)
-    found = network_from_limit(Oracle(network, 6), limit_of(network, rng), get_activation(activation), rng)
+    found = network_from_limit(Oracle(network, 6), limit_of(network, rng), (activation,), rng)
     assert relative_max_error(network(X), found(X)) < 1e-6
     assert parameter_error(found, network) < 1e-5
 
@@ -50,7 +50,7 @@ def with_a_unit_that_is_always_active():
 
 def test_a_unit_that_is_always_active_far_out_is_fitted_near_the_center():
     rng, network = np.random.RandomState(0), with_a_unit_that_is_always_active()
-    found = network_from_limit(Oracle(network, 6), limit_of(network, rng), get_activation("gelu"), rng)
+    found = network_from_limit(Oracle(network, 6), limit_of(network, rng), ("gelu",), rng)
     assert parameter_error(found, network) < 1e-5
 
 
