@@ -53,11 +53,13 @@ def of_module(module, shape):
     return model
 
 
-def of_units(g, depth):
-    """A network of 12 units of any activation per hidden layer."""
+def of_units(g, depth, small=0):
+    """A network of 12 units of any activation per hidden layer; some of the first have weights of 1e-6."""
     rng = np.random.RandomState(depth)
     weights = [rng.standard_normal((n, 12)) / np.sqrt(n) for n in [6, 12][:depth]]
     biases, last = rng.standard_normal((depth, 12)), rng.standard_normal((12, 2))
+    weights[0][:, :small] *= 1e-6
+    last[:small] *= 1e6
 
     def model(rows):
         for W, b in zip(weights, biases, strict=True):
@@ -113,6 +115,7 @@ MODELS = {
     "z / sqrt(1 + z^2)": (of_units(lambda z: z / np.hypot(1.0, z), 1), SLOW),
     "snake": (of_units(lambda z: z + np.sin(z) ** 2, 1), "periodic part"),
     "z + sin(z), two layers": (of_units(lambda z: z + np.sin(z), 2), "periodic part"),
+    "tanh units that saturate beyond 1e5": (of_units(np.tanh, 1, 3), "bend beyond 100000 standard deviations"),
     "kernel ridge": (learned(KernelRidge(kernel="rbf")), LOCAL),
     "quadratic": (learned(make_pipeline(PolynomialFeatures(2), Ridge())), "a polynomial of degree 2"),
     "quartic": (learned(make_pipeline(PolynomialFeatures(4), Ridge())), "a polynomial of degree 4"),

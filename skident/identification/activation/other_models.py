@@ -8,7 +8,7 @@ import numpy as np
 
 from ..constants import DIRECTIONS, SAME
 from ..query_points import query_block
-from .growth import polynomial_degree
+from .growth import NOISE_SIGMAS, polynomial_degree
 from .intervals import GROWING
 from .jumps import find_jumps, is_piecewise_constant, spacing_of_thresholds
 
@@ -41,6 +41,10 @@ _ON_RAYS = 1e-2  # change along a ray over that between rays, of outputs that ar
 _GROWTH = 10.0  # spread far out over that near the center, of outputs that are linear along rays: 1e3 and more
 _FADED = 1e-3  # spread far out over that near the center, of outputs that approach one constant: 1e-5 like 1/r
 _WAVES = 0.03  # deviation from lines along rays over the spread near the center, of units with waves: 0.1 to 1
+_STEADY = 1.5  # change of the logarithm of that deviation at a tenth of the distance: 0.3 of waves, and 2 of others
+_LATER = (1.0, 1e2, 1e4)  # radii over the farthest, between which weights down to 1e-9 bend outputs
+_BENDS_LATER = 0.01  # change of a slope there, over the largest
+_LATE_SHARE = 0.2  # of the rays, on which units that grow bend: half of them
 _ARCS = 12  # short arcs far out, on which bends are counted
 _ARC_POINTS = 16  # per arc
 _ARC_STEP = 1e-3  # radians between them, for changes: saturated units step at a share of them that grows with the width
@@ -98,6 +102,7 @@ def recognize_other_model(oracle, U, detected, rng):
         _depends_on_batch(oracle, U)
         or _jumping(oracle, U, rng)
         or _polynomial(oracle, detected, rng)
+        or _late_units(oracle, detected, rng)
         or _far_out(oracle, detected, rng)
         or _slow_tails(detected)
     )
@@ -270,11 +275,12 @@ def _far_out(oracle, detected, rng):
     moves = [np.median((np.abs(Y[k + 1] - Y[k]) / spread)[moving]) if moving.any() else 0.0 for k in (0, 1)]
     size = np.abs(Y[-1]).max() * float(oracle.accuracy.eps) * _ROUNDINGS + error
     on_rays = moves[1] < _ON_RAYS and moves[1] < 0.5 * moves[0] + size / spread.max()
-    slopes = (Y[-1] - Y[1]) / (radii[2] - radii[1]) * (radii[1] - radii[0]) - (Y[1] - Y[0])
-    grows, off = np.ptp(Y[-1], axis=0).max() > _GROWTH * spread_near, np.median(np.abs(slopes))
+    grows, off = np.ptp(Y[-1], axis=0).max() > _GROWTH * spread_near, _off_lines(Y, radii)
     linear = grows and off < _ON_RAYS * np.abs(Y[1] - Y[0]).max()
     if linear and not on_rays and off > max(_WAVES * spread_near, error):
-        return _WAVY
+        nearer = 0.1 * np.array(radii)
+        before = _off_lines(query_block(oracle, nearer[:, None, None] * E), nearer)
+        return _WAVY if abs(np.log(off / before)) < _STEADY else None
     if not (on_rays or linear) or _bent_share(oracle, radii[1], on_rays, rng) < _SPREAD_OUT:
         return None
     behavior = "constant along rays" if on_rays else "linear along rays"
@@ -284,6 +290,33 @@ def _far_out(oracle, detected, rng):
         "(a transformer layer), which is not identified.",
         f"outputs up to {radii[-1]:g} standard deviations, and on {_ARCS} short arcs",
     )
+
+
+def _late_units(oracle, detected, rng):
+    """Units that still bend beyond the farthest inputs of other queries: their weights are too small to detect."""
+    if oracle.precision.kind == "float16" or not detected.grows_linearly:
+        return None
+    radii = _FAR[-1] * np.array(_LATER)
+    Y = query_block(oracle, radii[:, None, None] * rng.standard_normal((DIRECTIONS, oracle.n_inputs)))
+    slopes = np.diff(Y, axis=0) / np.diff(radii)[:, None, None]
+    error = _ROUNDINGS * oracle.accuracy.eps * np.abs(Y[:2]).max() + NOISE_SIGMAS * float(np.max(oracle.accuracy.std))
+    rounding = error / radii[0]
+    changed = np.abs(slopes[1] - slopes[0]) > _BENDS_LATER * np.abs(slopes[0]).max(axis=0) + rounding
+    if np.mean(np.any(changed, axis=1)) < _LATE_SHARE:
+        return None
+    return OtherModel(
+        "late units",
+        f"the outputs bend beyond {_FAR[-1]:g} standard deviations of X: units with weights below "
+        f"{1.0 / _FAR[-1]:g} per standard deviation, which vary far from X. If all units are such, pass samples "
+        "of that size, as in fit(1e6 * X).",
+        f"slopes on rays, up to {radii[-1]:g} standard deviations",
+    )
+
+
+def _off_lines(Y, radii):
+    """Median deviation of outputs Y (3, n, m_L) at three radii from lines along the rays."""
+    slopes = (Y[2] - Y[1]) / (radii[2] - radii[1])
+    return float(np.median(np.abs(slopes * (radii[1] - radii[0]) - (Y[1] - Y[0]))))
 
 
 def _slow_tails(detected):

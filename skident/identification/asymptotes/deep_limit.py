@@ -25,6 +25,7 @@ _PAIRS = 600  # of points on both sides of a unit's boundary, among which crossi
 _BISECTIONS = 60  # of the way between them: to rounding
 _TRIES = 8  # crossings per unit at most (budget)
 _GOOD = 1e-4  # residual of a profile, relative to its bend, from which no other crossing is tried: rounding is 1e-5
+_FARTHER = 1e3  # distance over the usual one, of units with weights down to 1e-6 per standard deviation
 _ACCEPTED = 0.1  # residual above which a profile is another function
 _ACTIVITY_ROWS = 20_000  # points at which a unit that is active at one in 5,000 is detected
 _FAR_ROWS = 1000  # points far out at which a unit that is always active must be so
@@ -187,14 +188,18 @@ def _pre_activations(limit, X):
 
 
 def _zero_and_scale(oracle, crossings, activation):
-    """Where (D,) a unit's pre-activation is 0 far out, and its scale over that of the limit, from the best profile."""
+    """Where (D,) a unit's pre-activation is 0 far out, and its scale over that of the limit, from the best profile.
+
+    Units of small weights bend over more than the usual distance: the farther one determines them.
+    """
     best = None
-    for crossing in crossings:
-        center, norm, residual = zero_and_slope(oracle, crossing, activation)
-        if best is None or residual < best[0]:
-            best = residual, center, norm / crossing.slope
-        if residual < _GOOD:
-            break
+    for distance in (DISTANCE, _FARTHER * DISTANCE):
+        for crossing in crossings:
+            center, norm, residual = zero_and_slope(oracle, crossing, activation, distance)
+            if best is None or residual < best[0]:
+                best = residual, center, norm / crossing.slope
+            if residual < _GOOD:
+                return best[1:]
     if best[0] > _ACCEPTED:
         message = "a profile far out is not that of one unit: parallel units, a linear part, or another activation."
         raise NotIdentified("profiles", "units", message)

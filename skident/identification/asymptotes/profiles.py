@@ -70,13 +70,13 @@ class Profile:
         return move, self.difference(move)
 
 
-def zero_and_slope(oracle, crossing, activation):
+def zero_and_slope(oracle, crossing, activation, distance=DISTANCE):
     """Where (D,) the pre-activation of a unit is 0 near a crossing, its slope along the normal, and the residual.
 
     The activation must be linear far on both sides. The differences of the outputs from these lines determine the
     slope. The residual is relative to the largest difference.
     """
-    profile = Profile(oracle, crossing)
+    profile = Profile(oracle, crossing, distance)
     if profile.corner is None:
         return profile.start, 1.0, np.inf
     low, shape = shape_of(activation)
