@@ -228,28 +228,38 @@ def _crossings(limit, layer, unit, straight, X, z):
 
 def _best_crossings(limit, layer, unit, straight, X):
     """The best crossings among points X (n, D) on a unit's boundary."""
-    n, margin = len(X), np.full(len(X), np.inf)
-    gradients, active = np.broadcast_to(np.eye(limit.n_inputs), (n, limit.n_inputs, limit.n_inputs)), []
-    normal, H, g = None, X, limit.activations[0]
+    left = getattr(limit.activations[0], "negative_slope", 0.0)
+    sides = [_near_boundary(limit, layer, unit, straight, X, slope) for slope in (left, 1.0)]
+    margin, (_, normal, active) = np.minimum(sides[0][0], sides[1][0]), sides[0]
+    effect = np.broadcast_to(limit.weights[layer + 1][unit], (len(X), limit.weights[layer + 1].shape[1]))
+    for depth in range(layer + 1, limit.n_layers - 1):
+        effect = (effect * active[depth]) @ limit.weights[depth + 1]
+    slope = np.linalg.norm(normal, axis=1)
+    jump = effect * slope[:, None] * (1.0 - left)
+    score = np.linalg.norm(jump, axis=1) * margin
+    best = [i for i in np.argsort(-score, kind="stable")[:_TRIES] if score[i] > 0]
+    if not best:
+        raise NotIdentified("profiles", "units", f"unit {unit} of layer {layer + 1} has no effect far out.")
+    return [Crossing(X[i], normal[i] / slope[i], float(slope[i]), jump[i], float(margin[i])) for i in best]
+
+
+def _near_boundary(limit, layer, unit, straight, X, side):
+    """On one side of a unit's boundary, where its slope is `side`: distances (n,) to others from points X (n, D) on it.
+
+    And the gradient (n, D) of its pre-activation, and the slopes (n, m_l) of all units.
+    """
+    margin, slopes, normal, H = np.full(len(X), np.inf), [], None, X
+    gradients = np.broadcast_to(np.eye(limit.n_inputs), (len(X), limit.n_inputs, limit.n_inputs))
     for depth, W in enumerate(limit.weights[:-1]):
         Z, gradients = H @ W, gradients @ W
         norms = np.linalg.norm(gradients, axis=1)
         distance = np.where(norms > 0, np.abs(Z) / np.where(norms > 0, norms, 1.0), np.inf)
         if depth == limit.n_layers - 2:
             distance[:, straight] = np.inf  # no boundary of the outputs
+        H, active = limit.activations[0].jet(Z, 1)
         if depth == layer:
-            normal, distance[:, unit] = gradients[:, :, unit], np.inf
+            normal, distance[:, unit], active[:, unit] = gradients[:, :, unit], np.inf, side
         margin = np.minimum(margin, distance.min(axis=1))
-        H, slopes = g.jet(Z, 1)
-        active.append(slopes)
-        gradients = gradients * slopes[:, None]
-    effect = np.broadcast_to(limit.weights[layer + 1][unit], (n, limit.weights[layer + 1].shape[1]))
-    for depth in range(layer + 1, limit.n_layers - 1):
-        effect = (effect * active[depth]) @ limit.weights[depth + 1]
-    slope = np.linalg.norm(normal, axis=1)
-    jump = effect * slope[:, None] * (1.0 - getattr(g, "negative_slope", 0.0))
-    score = np.linalg.norm(jump, axis=1) * margin
-    best = [i for i in np.argsort(-score, kind="stable")[:_TRIES] if score[i] > 0]
-    if not best:
-        raise NotIdentified("profiles", "units", f"unit {unit} of layer {layer + 1} has no effect far out.")
-    return [Crossing(X[i], normal[i] / slope[i], float(slope[i]), jump[i], float(margin[i])) for i in best]
+        slopes.append(active)
+        gradients = gradients * active[:, None]
+    return margin, normal, slopes
