@@ -47,7 +47,7 @@ class ReluLimit:
         choices += [] if detected is None else [LINEAR_FAR_OUT]  # or a table, if none of these is the activation
         try:
             inner = _limit_problem(problem, named)
-            limit = relu.METHOD.run(inner, step, state).network
+            limit = _best_limit(problem, inner, step, state)
             limit = change_outputs(limit, inner.oracle.output_center, inner.oracle.output_scale)
             for names in choices:
                 with problem.log.stage("scales and biases (profiles far out)", problem.oracle) as entry:
@@ -63,6 +63,14 @@ class ReluLimit:
 
 
 METHOD = ReluLimit()
+
+
+def _best_limit(problem, inner, step, state):
+    """The ReLU limit; once more if units of the first one are missing."""
+    found = relu.METHOD.run(inner, step, state)
+    if found.error > problem.accepted_error and not problem.out_of_time:
+        found = min(found, relu.METHOD.run(inner, step, state), key=lambda attempt: attempt.error)
+    return found.network
 
 
 def _limit_problem(problem, named):
