@@ -67,6 +67,7 @@ PASSIVE_GIVEN = range(3_102_000, 3_103_000)  # twenty a row; rows at seed + 500
 EVERYDAY = range(2_200_000, 2_220_000)  # a thousand a part
 COMPARED = range(4_000_000, 4_010_000)  # a hundred a row
 RELU_FIDELITY = range(3_103_000, 3_104_000)  # signs from the first, tensors from the 500th, networks from the 800th
+UNNAMED = range(3_104_000, 3_105_000)  # ten a row; validation samples at seed + 200
 HONESTY_ROWS = range(1_180_000, 1_188_000)  # samples drawn beside them: seed + 1 000 000
 
 # Held-out samples and starts, drawn from a seed plus an offset.
