@@ -8,8 +8,8 @@ import numpy as np
 
 from skident.linalg import lapack
 from skident.network import get_activation
-from skident.optim import BatchedSeparableProblem, Ending, batched_levenberg_marquardt, fit_coefficients
 
+from ..asymptotes.profiles import Profile, misfit
 from ..constants import MANY_ROUNDINGS
 from .growth import NOISE_SIGMAS
 
@@ -130,12 +130,7 @@ _MIN_POINTS = 8  # of a tail
 _MIN_DECADES = 3.0  # that a tail must fall: curvatures of tanh and erf differ by 0.3, and are good to 0.05 then
 _EXPONENTIAL = 0.08  # largest curvature of the logarithm of an exponential tail
 _GAUSSIAN = 0.2  # smallest one of a Gaussian tail, which is about 0.3
-_STEEPNESS = (12.0, 30.0, 70.0)  # starts: slope of a unit's argument times the width of its interval
-# Units that grow linearly, with the starts of their fits: some are others when reflected.
-GROWING = dict.fromkeys(("softplus", "gelu", "silu", "gelu_tanh", "hardswish"), _STEEPNESS)
-GROWING |= dict.fromkeys(("elu", "selu", "mish"), (*_STEEPNESS, *(-w for w in _STEEPNESS)))
-_LONGEST = np.array([0.5, 2.0])  # steps in log slope and offset: a profile is linear in neither beyond that
-_ENDING = Ending(max_iter=40, target=1e-28, ftol=1e-12)  # of profiles of height one: target at rounding
+GROWING = ("softplus", "gelu", "silu", "gelu_tanh", "hardswish", "elu", "selu", "mish")  # units that grow linearly
 
 
 def settling_profile(interval, oracle):
@@ -173,28 +168,11 @@ def _tail_curvature(s, y, error):
 
 
 def growing_profile(interval, oracle):
-    """The activation g whose ``a + b t + v g(w t + c)`` fits best, and the residual of each, relative to the unit."""
+    """The activation whose bend is that of the outputs, and the residual of each; either end may be its left one."""
     width, center = interval.high - interval.low, 0.5 * (interval.low + interval.high)
-    s = np.linspace(-0.6, 0.6, _POINTS)
-    y = interval.outputs(oracle, center + s * width)
-    y = y - np.linspace(y[0], y[-1], _POINTS)
-    y /= max(np.abs(y).max(), np.finfo(float).tiny)
-    residuals = {}
-    for name, starts in GROWING.items():
-        signs = np.unique(np.sign(starts))
-        residuals[name] = min(_fit(get_activation(name), sign, s, y, starts) for sign in signs)
+    profile = Profile(lambda t: interval.outputs(oracle, center + t), 1.2 * width)
+    move = width * np.linspace(-0.6, 0.6, _POINTS)
+    differences, residuals = profile.difference(move), {}
+    for name in GROWING:
+        residuals[name] = min(misfit(get_activation(name), side * move, differences) for side in (1.0, -1.0))
     return min(residuals, key=residuals.get), residuals
-
-
-def _fit(g, sign, s, y, starts):
-    """Largest residual of the best fit with an argument of one sign, by variable projection in log slope and offset."""
-
-    def columns(x):
-        unit = g(sign * np.exp(x[:, :1]) * s + x[:, 1:])
-        return np.stack([np.ones_like(unit), np.broadcast_to(s, unit.shape), unit], axis=2)
-
-    problem = BatchedSeparableProblem(columns, y[:, None], longest=_LONGEST)
-    starts = np.array([[np.log(abs(w)), 0.0] for w in starts if np.sign(w) == sign])
-    ends = batched_levenberg_marquardt(problem, starts, _ENDING)
-    best = ends.x[np.argmin(ends.cost)][None]
-    return float(np.abs(fit_coefficients(columns(best), y[:, None]).residual).max())

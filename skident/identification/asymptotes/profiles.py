@@ -11,7 +11,7 @@ from skident.network.tabulated import Tabulated
 
 from ..constants import FAR_LEFT
 
-__all__ = ["DISTANCE", "Crossing", "Profile", "fitted_stretch", "limits_of", "shape_of", "zero_and_slope"]
+__all__ = ["DISTANCE", "Crossing", "Profile", "limits_of", "misfit", "profile_at", "shape_of", "zero_and_slope"]
 
 DISTANCE = 1e5  # of the crossings, in sqrt(D) standard deviations: the other units are linear or zero there
 _CLEAR = 0.4  # of the distance to the next boundary that a profile covers
@@ -36,32 +36,25 @@ class Crossing:
 
 
 class Profile:
-    """Outputs along the normal of a crossing at a distance, in units of the jump, less the two lines beside the corner.
+    """Outputs along a line less the two lines beside the corner at which a unit bends, over the change of slope.
 
-    The activation must be linear far on both sides: the lines meet near the boundary. None of this holds, and `corner`
-    is None, if the slopes of the lines do not differ by the jump.
+    `outputs` are a function of positions (n,), linear beyond half of the length `half`.
     """
 
-    def __init__(self, oracle, crossing, distance=DISTANCE):
-        self.oracle, self.crossing, self.start = oracle, crossing, distance * crossing.point
-        self.half, self.corner = _CLEAR * distance * crossing.margin, None
-        t = self.half * _STRAIGHT
-        y = self._outputs(t)
+    def __init__(self, outputs, half):
+        t = half * _STRAIGHT
+        y = outputs(t)
         before, after = (y[1] - y[0]) / (t[1] - t[0]), (y[3] - y[2]) / (t[3] - t[2])
-        self.before, self.after, self.jump = before, after, after - before
-        self.rounding = np.finfo(float).eps * (np.abs(y).max() + distance * max(abs(before), abs(after)))
-        if abs(self.jump - 1.0) > _UNIT_JUMP:
-            return
-        self.corner = (y[0] - before * t[0] - y[3] + after * t[3]) / self.jump
+        self.outputs, self.half, self.slopes, self.jump = outputs, half, (before, after), after - before
+        self.largest = np.abs(y).max()
+        with np.errstate(divide="ignore", invalid="ignore"):
+            self.corner = (y[0] - before * t[0] - y[3] + after * t[3]) / self.jump
         self.value = y[0] + before * (self.corner - t[0])
-
-    def _outputs(self, t):
-        jump = self.crossing.jump
-        return self.oracle(self.start + t[:, None] * self.crossing.normal) @ (jump / (jump @ jump))
 
     def difference(self, move):
         """From the two lines, at positions (n,) relative to the corner."""
-        return self._outputs(self.corner + move) - self.value - move * np.where(move > 0, self.after, self.before)
+        line = self.value + move * np.where(move > 0, self.slopes[1], self.slopes[0])
+        return (self.outputs(self.corner + move) - line) / self.jump
 
     def near(self):
         """Positions (n,) on either side of the corner, and the differences there: scales from 1e-10 of the length."""
@@ -70,47 +63,69 @@ class Profile:
         return move, self.difference(move)
 
 
+def profile_at(oracle, crossing, distance=DISTANCE):
+    """The start (D,) of the line along the normal of a crossing at a distance, and the `Profile` on it.
+
+    None in its place if slopes do not change by the jump.
+    """
+    start, jump = distance * crossing.point, crossing.jump / (crossing.jump @ crossing.jump)
+    outputs = lambda t: oracle(start + t[:, None] * crossing.normal) @ jump  # noqa: E731
+    profile = Profile(outputs, _CLEAR * distance * crossing.margin)
+    profile.rounding = np.finfo(float).eps * (profile.largest + distance * np.abs(profile.slopes).max())
+    return start, profile if abs(profile.jump - 1.0) <= _UNIT_JUMP else None
+
+
 def zero_and_slope(oracle, crossing, activation, distance=DISTANCE):
     """Where (D,) the pre-activation of a unit is 0 near a crossing, its slope along the normal, and the residual.
 
     The activation must be linear far on both sides. The differences of the outputs from these lines determine the
     slope. The residual is relative to the largest difference.
     """
-    profile = Profile(oracle, crossing, distance)
-    if profile.corner is None:
-        return profile.start, 1.0, np.inf
-    low, shape = shape_of(activation)
-    (places, differences), forms = profile.near(), shape(np.linspace(-_WITHIN, _WITHIN, _GRID))
-    largest = differences[np.argmax(np.abs(differences))]
-    rough = forms[np.argmax(np.abs(forms))] / largest
+    start, profile = profile_at(oracle, crossing, distance)
+    if profile is None:
+        return start, 1.0, np.inf
+    places, differences = profile.near()
+    rough = rough_slope(activation, differences)
     if not _WITHIN / places[-1] < rough < np.inf:
-        return profile.start, 1.0, np.inf
+        return start, 1.0, np.inf
     move = np.linspace(-_WITHIN, _WITHIN, _NODES) / rough
-    wanted = profile.difference(move) * rough
-    stretch, left = fitted_stretch(shape, rough * move, wanted)
-    slope = stretch * rough
-    return profile.start + (profile.corner - low / slope) * crossing.normal, slope, left
+    slope, left = fitted_slope(activation, move, profile.difference(move), rough)
+    return start + (profile.corner - limits_of(activation)[0] / slope) * crossing.normal, slope, left
 
 
 def shape_of(activation):
-    """Left limit over the slope on the right; and the activation less its two lines, for a change of slope by 1."""
+    """The activation less its two lines, which meet at 0, over its change of slope."""
     low, rate = limits_of(activation)
     left = activation.jet.slopes[0] if isinstance(activation, Tabulated) else 0.0
 
     def shape(z):  # the lines meet where z + low is the unit's argument
         return (activation(z + low) / rate - low - np.where(z > 0, z, left * z)) / (1.0 - left)
 
-    return low, shape
+    return shape
 
 
-def fitted_stretch(shape, z, wanted):
-    """The factor k for which ``shape(k z) / k`` is the values wanted at z (n,), and the residual over the largest."""
+def rough_slope(activation, differences):
+    """The slope of a unit's argument for which the largest of its differences has the height of the activation's."""
+    forms = shape_of(activation)(np.linspace(-_WITHIN, _WITHIN, _GRID))
+    return forms[np.argmax(np.abs(forms))] / differences[np.argmax(np.abs(differences))]
+
+
+def fitted_slope(activation, move, differences, rough):
+    """The slope k for which the differences at `move` (n,) are ``shape(k move) / k``; residual over the largest."""
+    shape, wanted = shape_of(activation), differences * rough
 
     def residual(x):
-        return shape(np.exp(x[0]) * z) / np.exp(x[0]) - wanted
+        return shape(np.exp(x[0]) * rough * move) / np.exp(x[0]) - wanted
 
     fit = scipy.optimize.least_squares(residual, [0.0], method="lm", xtol=1e-15, ftol=1e-15, gtol=1e-15)
-    return float(np.exp(fit.x[0])), float(np.abs(fit.fun).max() / np.abs(wanted).max())
+    return float(np.exp(fit.x[0]) * rough), float(np.abs(fit.fun).max() / np.abs(wanted).max())
+
+
+def misfit(activation, move, differences):
+    """Residual of an activation's own bend, stretched to the differences at `move` (n,)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rough = rough_slope(activation, differences)
+    return fitted_slope(activation, move, differences, rough)[1] if 0.0 < rough < np.inf else np.inf
 
 
 def limits_of(activation):

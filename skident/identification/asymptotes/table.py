@@ -8,7 +8,7 @@ from skident.network import get_activation
 from skident.network.tabulated import tabulate
 from skident.oracle import NotIdentified
 
-from .profiles import DISTANCE, Profile, fitted_stretch, shape_of
+from .profiles import DISTANCE, misfit, profile_at, shape_of
 
 __all__ = ["measured_activation"]
 
@@ -38,18 +38,17 @@ def measured_activation(oracle, crossings, names, left):
             failure = failure or error
             continue
         z = np.linspace(table.jet.edges[0], table.jet.edges[-1], _POINTS)
-        wanted = shape_of(table)[1](z)
-        found = min((_misfit(get_activation(name), z, wanted), name) for name in names)
+        found = min((misfit(get_activation(name), z, shape_of(table)(z)), name) for name in names)
         return get_activation(found[1]) if found[0] < _NAMED else table
     raise failure
 
 
 def _table(oracle, crossing, left):
     """The table of the unit at a crossing."""
-    far = Profile(oracle, crossing)
+    far = profile_at(oracle, crossing)[1]
     extent = _extent(far)
     distance = DISTANCE * min(1.0, _CLEAR_OF * max(_BEYOND * extent, abs(far.corner)) / far.half)
-    profile = Profile(oracle, crossing, distance)
+    profile = profile_at(oracle, crossing, distance)[1]
     extent = _BEYOND * _extent(profile)
     if extent > profile.half:
         raise NotIdentified("profiles", "slow tails", _TAILS)
@@ -57,8 +56,7 @@ def _table(oracle, crossing, left):
     scale = _HEIGHT / np.abs(differences).max()
 
     def values(z):
-        bend = scale / profile.jump * profile.difference(z / scale)
-        return np.where(z > 0, z, left * z) + (1.0 - left) * bend
+        return np.where(z > 0, z, left * z) + (1.0 - left) * scale * profile.difference(z / scale)
 
     table = tabulate(values, -scale * extent, scale * extent, (left, 1.0), _TABLE_ROUNDINGS * profile.rounding * scale)
     if table is None:
@@ -74,7 +72,7 @@ _TAILS = (
 
 def _extent(profile):
     """The distance from the corner within which the unit bends visibly."""
-    if profile.corner is None:
+    if profile is None:
         raise NotIdentified("profiles", "units", "a profile far out is not that of one unit.")
     move, differences = profile.near()
     bent = np.abs(move)[np.abs(differences) > _VISIBLE * profile.rounding]
@@ -83,13 +81,3 @@ def _extent(profile):
     if bent.max() > _SLOW * profile.half:
         raise NotIdentified("profiles", "slow tails", _TAILS)
     return float(bent.max())
-
-
-def _misfit(activation, z, wanted):
-    """Residual of an activation's own bend, stretched to the values wanted at z."""
-    shape = shape_of(activation)[1]
-    forms = shape(z)
-    ratio = wanted[np.argmax(np.abs(wanted))] / forms[np.argmax(np.abs(forms))]
-    if not 0.0 < ratio < np.inf:
-        return np.inf
-    return fitted_stretch(shape, z / ratio, wanted / ratio)[1]

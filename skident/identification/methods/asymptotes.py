@@ -15,7 +15,7 @@ from ..constants import TRIES
 
 __all__ = ["ALONE", "LINEAR_FAR_OUT", "METHOD", "raise_unless_followed"]
 
-LINEAR_FAR_OUT = tuple(GROWING)
+LINEAR_FAR_OUT = GROWING
 ALONE = "no other method applies"
 _MOST_ON_A_LINE = 500  # units of one hidden layer that are counted by default: twice as many are allowed (budget)
 
