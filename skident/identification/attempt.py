@@ -75,8 +75,8 @@ class Attempt:
     sample: FitSample | None = None
 
 
-def polished_attempt(problem, network, residual, stage, method, extractor=None, completion=None, *, thorough=False):
-    """The attempt of a polished network of standardized inputs; `thorough`: on many samples at once."""
+def polished_attempt(problem, network, residual, stage, method, extractor=None, completion=None):
+    """The attempt of a polished network of standardized inputs."""
 
     def polished(start, thorough):
         oracle, std = problem.oracle, problem.held_out.noise_std
@@ -92,7 +92,7 @@ def polished_attempt(problem, network, residual, stage, method, extractor=None, 
     sample = None
     try:
         if problem.options.polish:
-            network, residual, sample = polished(network, thorough)
+            network, residual, sample = polished(network, False)
         enough = _CLASSIFIER_ERROR if problem.oracle.response == "predict_proba" else problem.accepted_error
         again = problem.options.polish and residual < _CONVERGED and problem.held_out.noise_std is None
         if again and error_of(network) >= enough:

@@ -12,7 +12,7 @@ from skident.oracle import NotIdentified, OutOfBudgetError
 from ..attempt import polished_attempt
 from ..constants import FEW_OUTPUTS
 from ..saturating.biases import find_first_biases, gradient_step
-from ..saturating.downstream import fit_downstream, prefers_small_starts
+from ..saturating.downstream import fit_downstream
 from ..saturating.first_layer import FirstLayer, refuse_surplus
 
 __all__ = ["DETECTED_UNITS", "FEW_UNITS", "METHOD", "View", "exact_view", "fit_view", "variants", "vertices_suffice"]
@@ -22,7 +22,6 @@ _GOOD_RESIDUAL = 2e-8  # relative residual of biases from gradients that is roun
 _REPEATS = 2  # further sets of points for biases from gradients (budget)
 _MIN_TOL = 1e-6  # residual that biases from gradients leave: they are known to about 1e-8
 _MAX_TOL = 1e-5  # `_MIN_TOL` if an offset of the outputs is rounded too
-_NEAR = 1e-4  # relative residual on edges below which the network is polished thoroughly at once
 _FIT_FAILED = 1e-3  # relative residual from which the fit to vertices, not the polish, limits the error
 _VALUES_PER_PARAMETER = 2.0  # values at vertices per parameter of the remaining layers (overdetermined twice)
 FEW_UNITS = 12  # width up to which a first layer has so few vertices that its biases are fitted too
@@ -30,7 +29,7 @@ FEW_UNITS = 12  # width up to which a first layer has so few vertices that its b
 
 @dataclass(frozen=True)
 class View:
-    """Where the layers after the first one are observed: vertices, edges, interior or stem of the cube of its signs.
+    """Where the layers after the first one are observed: vertices, interior or stem of the cube of its signs.
 
     `second_width`: if gradients determine it; `tol`: residual that the errors of the first layer may leave.
     """
@@ -48,16 +47,15 @@ class _Variant:
     vertices_first: bool = False  # vertices need directions only, and several outputs leave few local minima there
     search_again: bool = False  # recover the first layer again
     exact_biases: bool = True  # first-layer biases from gradients, also for several outputs
-    edges: str = "several outputs"  # condition for observing edges: see `_observes_edges`
     stem: bool = False  # fit first-layer biases too, also for more than `FEW_UNITS` units
 
 
 _VARIANTS = {
-    "vertices if they suffice": _Variant(vertices_first=True, edges="several outputs or small starts"),
+    "vertices if they suffice": _Variant(vertices_first=True),
     "exact biases": _Variant(stem=True),
-    "first layer again": _Variant(search_again=True, exact_biases=False, edges="always"),
-    "first-layer biases fitted": _Variant(edges="never", stem=True),
-    "vertices again": _Variant(edges="never"),
+    "first layer again": _Variant(search_again=True, exact_biases=False),
+    "first-layer biases fitted": _Variant(stem=True),
+    "vertices again": _Variant(),
 }
 DETECTED_UNITS = "as many units as were detected"
 
@@ -110,8 +108,7 @@ def _recover(problem, first_layer, variant):
     if network is None:
         return None
     stage = "vertices" if residual > max(_FIT_FAILED, 10.0 * problem.fit_tol) else "polish"
-    near = view.where == "edges" and residual < _NEAR
-    return polished_attempt(problem, network, residual, stage, f"saturation, {view.where}", thorough=near)
+    return polished_attempt(problem, network, residual, stage, f"saturation, {view.where}")
 
 
 def _with_detected_units(problem, state):
@@ -158,9 +155,8 @@ def _choose_view(problem, first, variant):
     """Where to observe the layers after the first one.
 
     Vertices need directions only. They suffice if several outputs leave few local minima. With one or two outputs, or
-    after a failure, gradients make the first layer exact, so that the rest can be observed anywhere. If they cannot,
-    the edges determine the biases once the vertices have determined the rest. With few vertices, everything is fitted
-    at once.
+    after a failure, gradients make the first layer exact, so that the rest can be observed anywhere. With few vertices,
+    everything is fitted at once.
     """
     if variant.vertices_first and _vertices_may_suffice(problem):
         return View("vertices", first)
@@ -168,20 +164,9 @@ def _choose_view(problem, first, variant):
     if variant.exact_biases or not _several_outputs(problem):
         view = exact_view(problem, first, problem.widths[1])
     if view is None:
-        edges = _observes_edges(problem, variant) and vertices_suffice(problem)
         stem = problem.widths[0] <= FEW_UNITS or variant.stem
-        view = View("edges" if edges else "stem" if stem else "vertices", first)
+        view = View("stem" if stem else "vertices", first)
     return view
-
-
-def _observes_edges(problem, variant):
-    """Whether a variant observes edges, if there are enough vertices."""
-    if problem.oracle.response != "predict":  # logits are lost where all other units are saturated
-        return False
-    if variant.edges in ("always", "never"):
-        return variant.edges == "always"
-    small_starts = variant.edges.endswith("small starts") and prefers_small_starts(problem.architecture())
-    return _several_outputs(problem) or small_starts
 
 
 def _vertices_may_suffice(problem):

@@ -1,16 +1,14 @@
-"""The downstream network, behind a known first layer: fitted where that is saturated, and on edges."""
+"""The downstream network, behind a known first layer: fitted where that is saturated, or near its hyperplanes."""
 
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
 
 import numpy as np
 
 from skident.budget.constants import MAX_CONDITION
 from skident.fitting.design import design_points
-from skident.fitting.least_squares import Stopping, fit_network
-from skident.fitting.random_starts import StartLimits, fit_from_random_starts, fit_smallest_network
+from skident.fitting.random_starts import fit_from_random_starts, fit_smallest_network
 from skident.fitting.small_starts import fit_from_small_starts, small_starts_apply
 from skident.linalg import lapack
 from skident.network import FeedforwardNetwork, get_activation
@@ -18,25 +16,17 @@ from skident.oracle import NotIdentified
 
 from ..constants import FEW_OUTPUTS, SATURATED
 from ..query_points import random_sphere
-from ..smooth.cube import Cube
-from ..smooth.edges import query_edges
 
 __all__ = [
     "SATURATED",
     "cached_sampler",
     "fit_downstream",
     "fit_smallest_downstream",
-    "network_on_edges",
     "prefers_small_starts",
     "query_interior",
     "query_vertices",
 ]
 
-_FAR_INPUTS = 40_000  # random far inputs among which different vertices are chosen: no queries, 0.1 s
-_MAX_VERTICES = 3000  # queried of them; budget
-_EDGE_ROUNDS = ((1.2, 40), (1.5, 80), (2.0, 80))  # (width factor, starts) of `network_through`: vertices fit quickly
-_EDGES = 8  # edges per unit: with m_1 > D, few signs of the others can be reached from each
-_STOPPING = Stopping(max_iter=100, target=1e-13, patience=30, gain=0.9)  # of the fit on edges, to rounding
 _SPREAD = 1.0  # standard deviation of first-layer pre-activations in the interior
 
 
@@ -84,14 +74,6 @@ def _at_vertices(oracle, first, n_samples, rng):
     return np.sign(U @ W + b), U
 
 
-def _query_reachable_vertices(oracle, first, activation, rng):
-    """As `query_vertices`, at as many different vertices as random far inputs reach."""
-    signs, U = _at_vertices(oracle, first, _FAR_INPUTS, rng)
-    some = np.sort(np.unique(signs, axis=0, return_index=True)[1])[:_MAX_VERTICES]
-    low, high = activation.limits
-    return _precise_samples(oracle, np.where(signs[some] > 0, high, low), U[some])
-
-
 def _different_signs(n, m, rng):
     """At most n different rows of m signs, in random order."""
     if 2**m <= n:
@@ -136,8 +118,6 @@ def _sampler(oracle, first, region, activation, rng):
     g = get_activation(activation)
     if region == "vertices":
         return cached_sampler(lambda n: query_vertices(oracle, first, g, n, rng), 2.0 ** len(first.biases))
-    if region == "edges":
-        return cached_sampler(lambda n: _query_reachable_vertices(oracle, first, g, rng), 1)
     if region == "interior":
         return cached_sampler(lambda n: query_interior(oracle, first, g, n, rng))
     return cached_sampler(lambda n: _query_near_hyperplanes(oracle, first, n, rng))
@@ -158,8 +138,6 @@ def fit_downstream(oracle, first, region, architecture, rng, search=None):
     `region` is where outputs are queried, `first` has all units, `architecture` is that of the whole network:
     - "vertices": the first layer is saturated. The outputs do not depend on its norms and biases, so the rest is fitted
       alone. A narrow first layer has few vertices, and with one output they leave many local minima.
-    - "edges": there first, then where one unit moves at a time, which determines the first layer's norms and biases if
-      `find_first_biases` does not (``m_2 >= m_1`` or ``m_1 > D``).
     - "interior": where the first layer moves. It must be exact (`find_first_biases`). Any number of smooth outputs.
     - "stem": near the hyperplanes, the whole network fitted at once, its first layer started as recovered and the
       others at random; for biases that are not determined and too few vertices.
@@ -174,15 +152,9 @@ def fit_downstream(oracle, first, region, architecture, rng, search=None):
     m, downstream = len(first.biases), architecture.after_first_layer()
     if prefers_small_starts(architecture):
         network, residual = fit_from_small_starts(draw, m, downstream, rng, limits=search)
-    elif region == "edges":
-        search = replace(StartLimits() if search is None else search, n_starts=sum(n for _, n in _EDGE_ROUNDS))
-        network, residual = fit_from_random_starts(draw, m, downstream, rng, limits=search, rounds=_EDGE_ROUNDS)
     else:
         network, residual = fit_from_random_starts(draw, m, downstream, rng, limits=search)
-    if network is None:
-        return None, np.inf
-    network = _joined(first, network)
-    return network_on_edges(oracle, first, network, rng) if region == "edges" else (network, residual)
+    return (None, np.inf) if network is None else (_joined(first, network), residual)
 
 
 def _joined(first, downstream):
@@ -201,7 +173,7 @@ def fit_smallest_downstream(oracle, first, region, at_least, rng, *, second_know
     """As `fit_downstream`, with the smallest hidden widths, at least those of `at_least`; None if there are none.
 
     `second_known` says that `at_least` gives the second layer's width exactly; `max_neurons` bounds the hidden units
-    downstream of the first layer. Not for the region "edges".
+    downstream of the first layer.
     """
     draw = _sampler(oracle, first, region, at_least.activation, rng)
     find = functools.partial(fit_smallest_network, max_neurons=max_neurons, limits=search)
@@ -211,24 +183,3 @@ def fit_smallest_downstream(oracle, first, region, at_least, rng, *, second_know
     exact = (0,) if second_known else ()
     network, residual = find(draw, len(first.biases), at_least.after_first_layer(), rng, exact=exact)
     return (None if network is None else _joined(first, network)), residual
-
-
-def network_on_edges(oracle, first, network, rng):
-    """Correct the first-layer norms and biases of a network that is right where that layer is saturated: it, residual.
-
-    Where only one unit moves, the network after it gives its norm and bias. Steep units of the second layer may be
-    saturated at all vertices, which leaves their weights uncertain; on edges they move, so that a fit of norms, biases
-    and the layers after them follows. The residual is the relative root mean square on the edges.
-    ``8 * 36`` queries per unit, more for units whose hyperplane is off their center.
-    """
-    m, farthest = len(first.biases), min(Cube.farthest, 0.5 * oracle.reach)
-    g, names = network.activations[0], (network.activation, network.output_activation)
-    cube = Cube(oracle, first.weights, first.biases, g, network.n_outputs, rng, farthest)
-    edges, cube = query_edges(cube, _EDGES)
-    rest = FeedforwardNetwork(network.weights[1:], network.biases[1:], *names)
-    x, _ = edges.given(rest, np.zeros((m, 2)))
-    start = FeedforwardNetwork([np.diag(np.exp(x[:, 0])), *rest.weights], [x[:, 1], *rest.biases], *names)
-    fitted, residual = fit_network(start, *edges.samples(), _STOPPING, scaled_first=True)
-    norms = np.diag(fitted.weights[0])
-    weights, biases = [cube.weights * norms, *fitted.weights[1:]], cube.biases * norms + fitted.biases[0]
-    return network.with_parameters(weights, [biases, *fitted.biases[1:]]), residual

@@ -31,7 +31,6 @@ _TAIL = 0.1  # share of the change on either side of the middle
 _OFF_CENTER = 1.0  # pre-activation from which on a hyperplane is off its unit's center
 _MAX_FACTOR = 2.5  # between a norm and the one of the middle of the change: steep units narrow it
 _CENTERINGS = 2  # budget
-_SATURATED = 60.0  # pre-activation of units that do not move, by norms that may be wrong by a third
 
 # Of activations: the pre-activation with a given g'' / g', and the largest g'' / g'.
 _CENTERS = {
@@ -48,14 +47,6 @@ class Edges:
     Y: np.ndarray
     H: np.ndarray
     g: object
-
-    def samples(self):
-        """Pre-activations (m e n, m), of other units beyond saturation, and outputs (m e n, P)."""
-        low, high = self.g.limits
-        Z = np.repeat(np.where(2.0 * self.H > low + high, _SATURATED, -_SATURATED)[:, :, None], len(NODES), axis=2)
-        units = np.arange(len(Z))
-        Z[units, :, :, units] = NODES
-        return Z.reshape(-1, len(Z)), self.Y.reshape(-1, self.Y.shape[-1])
 
     def norm_and_bias(self, i, curvature):
         """Log norm, bias and residual of unit i from its own edges, given g'' / g' at its hyperplane.

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -11,12 +9,10 @@ from skident.identification.saturating.downstream import (
     cached_sampler,
     fit_downstream,
     fit_smallest_downstream,
-    network_on_edges,
     query_interior,
     query_vertices,
 )
 from skident.identification.saturating.first_layer import FirstLayer, find_first_layer
-from skident.metrics import relative_max_error
 from skident.network import Architecture, FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified, Oracle, probabilities_from_logits
 
@@ -113,7 +109,9 @@ def test_a_poor_network_where_time_is_over_before_a_start_comes_near():
     network = make_network((8, 6, 6, 1), bias_scale=0.5, output_activation="identity", random_state=0)
     oracle, state = Oracle(lambda X: network(X), 8), np.random.RandomState(0)
     first = find_first_layer(oracle, n_units=6, rng=state)
-    found, residual = fit_downstream(oracle, first, "edges", Architecture((6, 6, 1)), state, StartLimits(deadline=0.0))
+    found, residual = fit_downstream(
+        oracle, first, "vertices", Architecture((6, 6, 1)), state, StartLimits(deadline=0.0)
+    )
     assert found is None or residual > 1e-2
 
 
@@ -148,56 +146,9 @@ def test_where_every_start_is_given_up_there_is_no_network(monkeypatch):
     monkeypatch.setattr(downstream, "fit_from_random_starts", lambda *args, **options: (None, np.inf))
     architecture = Architecture((5, 4, 3), "tanh", "identity")
     found, residual = fit_downstream(
-        Oracle(network, 6), known_first_layer(network), "edges", architecture, np.random.RandomState(0)
+        Oracle(network, 6), known_first_layer(network), "vertices", architecture, np.random.RandomState(0)
     )
     assert found is None and residual == np.inf
-
-
-def first_layer_of(network, oracle, rng):
-    """The first layer as the search gives it, in the network's own order and signs."""
-    first = find_first_layer(oracle, activation=network.activation, n_units=network.layer_widths[0], rng=rng)
-    W = network.weights[0]
-    order = np.argmax(np.abs(first.directions.T @ (W / np.linalg.norm(W, axis=0))), axis=0)
-    signs = np.sign(np.sum(first.directions[:, order] * W, axis=0))
-    return replace(first, weights=W, biases=signs * first.biases[order], points=first.points[order])
-
-
-@pytest.mark.parametrize("activation", ["tanh", "sigmoid", "erf"])
-@pytest.mark.parametrize("sizes", [(3, 6, 4, 2), (6, 4, 3)])
-def test_shifts_where_the_rest_is_known(sizes, activation):
-    """More units than inputs, or fewer; shifts off by up to 3."""
-    names = {"activation": activation, "output_activation": "identity"}
-    truth = make_network(sizes, bias_scale=0.5, random_state=0, **names)
-    oracle, rng = Oracle(lambda X: truth(X), sizes[0]), np.random.RandomState(0)
-    first = first_layer_of(truth, oracle, rng)
-    first = replace(first, biases=truth.biases[0] + rng.uniform(-3.0, 3.0, sizes[1]))
-    start = truth.with_parameters(truth.weights, [first.biases, *truth.biases[1:]])
-    before = oracle.n_queries
-    found, residual = network_on_edges(oracle, first, start, rng)
-    assert residual < 1e-10 and oracle.n_queries - before <= 3 * 8 * 36 * sizes[1]
-    np.testing.assert_allclose(found.biases[0], truth.biases[0], atol=1e-8)
-
-
-def test_many_units_beyond_the_inputs():
-    """Where few places leave a unit alone, enough of them are looked for: shifts come out to rounding."""
-    truth = make_network((10, 14, 4, 1), bias_scale=0.5, output_activation="identity", random_state=2)
-    oracle, rng = Oracle(lambda X: truth(X), 10), np.random.RandomState(0)
-    first = replace(first_layer_of(truth, oracle, rng), biases=truth.biases[0] + rng.uniform(-1.0, 1.0, 14))
-    start = truth.with_parameters(truth.weights, [first.biases, *truth.biases[1:]])
-    found, residual = network_on_edges(oracle, first, start, rng)
-    assert residual < 1e-10
-    np.testing.assert_allclose(found.biases[0], truth.biases[0], atol=1e-8)
-
-
-def test_what_vertices_leave_uncertain_is_mended_too():
-    truth = make_network((4, 6, 3, 2), bias_scale=0.5, output_activation="identity", random_state=1)
-    oracle, rng = Oracle(lambda X: truth(X), 4), np.random.RandomState(0)
-    first = first_layer_of(truth, oracle, rng)
-    weights = [W + 1e-3 * rng.standard_normal(W.shape) for W in truth.weights]
-    start = truth.with_parameters([first.weights, *weights[1:]], [first.biases, *truth.biases[1:]])
-    found, residual = network_on_edges(oracle, first, start, rng)
-    U = rng.standard_normal((500, 4))
-    assert residual < 1e-9 and relative_max_error(truth(U), found(U)) < 1e-8
 
 
 @pytest.mark.parametrize("seed", range(3))
