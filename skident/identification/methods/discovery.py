@@ -84,8 +84,8 @@ class UnknownWidths:
             "search",
             "unexplained",
             f"layer_widths='auto': no network with at most max_neurons={max_neurons} hidden units in one to three "
-            f"hidden layers explains the outputs ({seen}). Check the activations, raise max_neurons or n_starts, or "
-            f"give layer_widths.{stopped}",
+            f"hidden layers explains the outputs ({seen}; parallel ones look like one). Check the activations, raise "
+            f"max_neurons or n_starts, or give layer_widths.{stopped}",
         )
 
 
