@@ -70,9 +70,9 @@ def tables(result):
         errors, queries = ([one[key] for one in t if one[key] is not None] for key in ("error", "queries"))
         false = sum(one["exact"] and one["error"] > TOL for one in t)
         seconds = f"{np.median([one['seconds'] for one in t]):.1f}"
-        worst, asked = (f"{max(errors):.0e}", f"{int(np.median(queries)):,}") if errors else ("", "")
+        worst, median = (f"{max(errors):.0e}", f"{int(np.median(queries)):,}") if errors else ("", "")
         counts = [sum(error <= TOL for error in errors), false, sum(one["refused"] == "slow tails" for one in t)]
-        lines.append([row["activation"], "-".join(map(str, row["shape"])), len(t), *counts, worst, asked, seconds])
+        lines.append([row["activation"], "-".join(map(str, row["shape"])), len(t), *counts, worst, median, seconds])
     header = ["activation", "widths", "networks", "recovered to 1e-9", "false exact", "refused: slow tails",
               "largest error", "median queries", "seconds"]  # fmt: skip
     return format_table(header, lines)

@@ -9,7 +9,7 @@ import numpy as np
 from skident.linalg import lapack
 from skident.network import get_activation
 
-from ..asymptotes.profiles import Profile, misfit
+from ..asymptotes.profiles import Profile, profile_residual
 from ..constants import MANY_ROUNDINGS
 from .growth import NOISE_SIGMAS
 
@@ -174,5 +174,5 @@ def growing_profile(interval, oracle):
     move = width * np.linspace(-0.6, 0.6, _POINTS)
     differences, residuals = profile.difference(move), {}
     for name in GROWING:
-        residuals[name] = min(misfit(get_activation(name), side * move, differences) for side in (1.0, -1.0))
+        residuals[name] = min(profile_residual(get_activation(name), side * move, differences) for side in (1.0, -1.0))
     return min(residuals, key=residuals.get), residuals

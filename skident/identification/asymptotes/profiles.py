@@ -7,11 +7,21 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.optimize
 
+from skident.budget import check_deadline
 from skident.network.tabulated import Tabulated
 
 from ..constants import FAR_LEFT
 
-__all__ = ["DISTANCE", "Crossing", "Profile", "limits_of", "misfit", "profile_at", "shape_of", "zero_and_slope"]
+__all__ = [
+    "DISTANCE",
+    "Crossing",
+    "Profile",
+    "limits_of",
+    "profile_at",
+    "profile_residual",
+    "shape_of",
+    "zero_and_slope",
+]
 
 DISTANCE = 1e5  # of the crossings, in sqrt(D) standard deviations: the other units are linear or zero there
 _CLEAR = 0.4  # of the distance to the next boundary that a profile covers
@@ -115,13 +125,14 @@ def fitted_slope(activation, move, differences, rough):
     shape, wanted = shape_of(activation), differences * rough
 
     def residual(x):
+        check_deadline()
         return shape(np.exp(x[0]) * rough * move) / np.exp(x[0]) - wanted
 
     fit = scipy.optimize.least_squares(residual, [0.0], method="lm", xtol=1e-15, ftol=1e-15, gtol=1e-15)
     return float(np.exp(fit.x[0]) * rough), float(np.abs(fit.fun).max() / np.abs(wanted).max())
 
 
-def misfit(activation, move, differences):
+def profile_residual(activation, move, differences):
     """Residual of an activation's own bend, stretched to the differences at `move` (n,)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         rough = rough_slope(activation, differences)

@@ -8,18 +8,18 @@ from skident.network import get_activation
 from skident.network.tabulated import tabulate
 from skident.oracle import NotIdentified
 
-from .profiles import DISTANCE, misfit, profile_at, shape_of
+from .profiles import DISTANCE, profile_at, profile_residual, shape_of
 
 __all__ = ["measured_activation"]
 
 _HEIGHT = 0.25  # largest difference of a table from its two lines: sets the scale of its argument; GELU has 0.17
 _VISIBLE = 30.0  # roundings by which outputs leave the lines where the unit bends
-_BEYOND = 2.0  # length of a table over the part where the unit bends: exponentials fall by a factor of 1e10 or more
+_LENGTH = 2.0  # length of a table over the part where the unit bends: exponentials fall by a factor of 1e10 or more
 _CLEAR_OF = 8.0  # half length of a profile over that of its table: four times wider units are linear there
-_SLOW = 0.1  # part of a profile over which an activation with tails of powers bends
+_TOO_LONG = 0.1  # part of a profile over which an activation with tails of powers bends
 _TABLE_ROUNDINGS = 64.0  # roundings up to which a table follows the outputs
 _NAMED = 1e-7  # residual of a named activation, relative to the bend: rounding of profiles leaves 1e-9
-_POINTS = 201  # at which names are compared with a table
+_COMPARED = 201  # at which names are compared with a table
 
 
 def measured_activation(oracle, crossings, names, left):
@@ -37,8 +37,8 @@ def measured_activation(oracle, crossings, names, left):
         except NotIdentified as error:
             failure = failure or error
             continue
-        z = np.linspace(table.jet.edges[0], table.jet.edges[-1], _POINTS)
-        found = min((misfit(get_activation(name), z, shape_of(table)(z)), name) for name in names)
+        z = np.linspace(table.jet.edges[0], table.jet.edges[-1], _COMPARED)
+        found = min((profile_residual(get_activation(name), z, shape_of(table)(z)), name) for name in names)
         return get_activation(found[1]) if found[0] < _NAMED else table
     raise failure
 
@@ -47,9 +47,9 @@ def _table(oracle, crossing, left):
     """The table of the unit at a crossing."""
     far = profile_at(oracle, crossing)[1]
     extent = _extent(far)
-    distance = DISTANCE * min(1.0, _CLEAR_OF * max(_BEYOND * extent, abs(far.corner)) / far.half)
+    distance = DISTANCE * min(1.0, _CLEAR_OF * max(_LENGTH * extent, abs(far.corner)) / far.half)
     profile = profile_at(oracle, crossing, distance)[1]
-    extent = _BEYOND * _extent(profile)
+    extent = _LENGTH * _extent(profile)
     if extent > profile.half:
         raise NotIdentified("profiles", "slow tails", _TAILS)
     _, differences = profile.near()
@@ -78,6 +78,6 @@ def _extent(profile):
     bent = np.abs(move)[np.abs(differences) > _VISIBLE * profile.rounding]
     if not len(bent):
         raise NotIdentified("profiles", "corner", "a unit bends at a point, as ReLUs do, and others do not.")
-    if bent.max() > _SLOW * profile.half:
+    if bent.max() > _TOO_LONG * profile.half:
         raise NotIdentified("profiles", "slow tails", _TAILS)
     return float(bent.max())
