@@ -171,6 +171,8 @@ def growing_profile(interval, oracle):
     """The activation whose bend is that of the outputs, and the residual of each; either end may be its left one."""
     width, center = interval.high - interval.low, 0.5 * (interval.low + interval.high)
     profile = Profile(lambda t: interval.outputs(oracle, center + t), 1.2 * width)
+    if not abs(profile.corner) < profile.half:  # the slopes beside the unit are equal
+        return GROWING[0], dict.fromkeys(GROWING, np.inf)
     move = width * np.linspace(-0.6, 0.6, _POINTS)
     differences, residuals = profile.difference(move), {}
     for name in GROWING:
