@@ -281,7 +281,7 @@ def _far_out(oracle, detected, rng):
         nearer = 0.1 * np.array(radii)
         before = _off_lines(query_block(oracle, nearer[:, None, None] * E), nearer)
         return _WAVY if abs(np.log(off / before)) < _STEADY else None
-    if not (on_rays or linear) or _bent_share(oracle, radii[1], on_rays, rng) < _SPREAD_OUT:
+    if not (on_rays or linear) or _bent_share(oracle, radii[2 if on_rays else 1], on_rays, rng) < _SPREAD_OUT:
         return None
     behavior = "constant along rays" if on_rays else "linear along rays"
     return OtherModel(
