@@ -8,7 +8,7 @@ from skident.fitting.batched_fits import WeightedSamples, network_of
 from skident.fitting.width_search import SearchLimits, search_weights, search_widths
 from skident.optim import WorkBudget
 
-from ..attempt import Attempt, max_error_over_deviation, polished_attempt
+from ..attempt import Attempt, polished_attempt
 from ..constants import SEARCH_SHARE, SPREADS
 
 __all__ = ["METHOD"]
@@ -40,7 +40,7 @@ class ClippedOutputs:
         """See `Method`: the network before the clip."""
         network, residual = _fit(problem)
         if residual > max(_POLISHABLE, problem.fit_tol):
-            error = max_error_over_deviation(problem.held_out.outputs, network(problem.held_out.inputs))
+            error = problem.held_out.error_of(network)
             return Attempt(network, error, "between", residual, self.name)
         return polished_attempt(problem, network, residual, "between", self.name)
 

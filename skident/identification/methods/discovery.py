@@ -11,7 +11,7 @@ from skident.network import FeedforwardNetwork, PartlyLinear, get_activation
 from skident.oracle import NotIdentified, OutOfBudgetError
 from skident.oracle.clipping import detect_clipped_inputs
 
-from ..attempt import Attempt, design_where_units_vary, max_error_over_deviation, polished_attempt
+from ..attempt import Attempt, design_where_units_vary, polished_attempt
 from ..constants import COARSE, COST_MARGIN
 from ..saturating.downstream import fit_smallest_downstream
 from ..saturating.noisy import find_noisy_network, queries_of_noisy_network
@@ -105,8 +105,7 @@ def _noisy_network(problem, first):
         entry["residual"] = None if found is None else found.scale
     if found is None:
         return None
-    held_out, method = problem.held_out, "saturation, noisy outputs"
-    error = max_error_over_deviation(held_out.outputs, found.network(held_out.inputs))
+    error, method = problem.held_out.error_of(found.network), "saturation, noisy outputs"
     return Attempt(found.network, error, "polish", found.scale, method, minimal=True, sample=found.sample)
 
 

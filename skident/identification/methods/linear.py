@@ -7,7 +7,7 @@ import numpy as np
 from skident.linalg import lapack
 from skident.network import FeedforwardNetwork
 
-from ..attempt import Attempt, error_on_held_out, relative_to_deviation
+from ..attempt import Attempt, relative_to_deviation
 
 __all__ = ["METHOD"]
 
@@ -43,7 +43,7 @@ class LinearFit:
             samples = _coarse_samples(problem, _PER_INPUT) if coarse else _samples(problem)
             A, entry["residual"] = _fit(*samples)
         network = FeedforwardNetwork([A[:-1]], [A[-1]], "identity", "identity")
-        error = error_on_held_out(problem, network(problem.held_out.inputs))
+        error = problem.held_out.error_of(network)
         if error >= problem.accepted_error and problem.activations[0] != "identity":
             return None
         return Attempt(network, error, "linear", entry["residual"], self.name, minimal=True)

@@ -13,7 +13,6 @@ from skident.oracle import Oracle
 
 from ..activation import between_plateaus
 from ..activation.outputs import inverse
-from ..attempt import max_error_over_deviation
 from ..constants import PROBED, SPREADS
 from ..query_points import evenly_spaced_rows
 
@@ -57,12 +56,12 @@ class OneOutput:
 
     def invert(self, problem, attempt):
         """The attempt with all outputs: their coefficients by least squares, weighted by the errors of the values."""
-        one, held_out = attempt.network, problem.held_out
+        one = attempt.network
         last = _last_hidden(one)
         coef = _coefficients(problem, self.outputs, last)
         names = one.activations[0], problem.activations[1]
         network = FeedforwardNetwork([*one.weights[:-1], coef[:-1]], [*one.biases[:-1], coef[-1]], *names)
-        error = max_error_over_deviation(held_out.outputs, network(held_out.inputs))
+        error = problem.held_out.error_of(network)
         return replace(attempt, network=network, error=error, sample=None, extractor=None, completion=None)
 
 
