@@ -31,7 +31,11 @@ _FAR = (1e3, 1e5)  # standard deviations at which units that grow bring outputs 
 _NEAR = (1.0, 10.0, 100.0)  # at which exponentials of units that grow differ most
 _SAMPLES = 60  # per distance (budget)
 _SCREENED = 15  # of these, at two of which at least every output is at either bound
-_AT_BOUND = 0.2  # share of far outputs at a bound: units that are off leave some of them
+_AT_BOUNDS = 0.4  # share of far outputs at either bound: units that are off leave some of them
+_AT_ONE_BOUND = 0.8  # share of them at the only bound that they reach
+_INSIDE = 0.2  # share of near outputs between the bounds
+_ACROSS, _POINTS = 2.0, 64  # standard deviations on either side of the center, and points, of lines between the bounds
+_AGREE = 1e-9  # relative error of a bound that decides, and difference of two that agree: chance leaves 1e-4
 _FEWEST = 3  # of them at each bound: one is the largest of all
 _APPROACHING = (3.0, 10.0, 30.0)  # standard deviations at which some outputs are near a bound, but not at it
 _NEAR_BOUND = 1e-4  # distance from a bound over the range, and share of outputs at which clips come as near
@@ -239,54 +243,68 @@ class ClippedOutputs(Outputs):
 
 @dataclass(frozen=True)
 class BoundedOutputs(Outputs):
-    """Outputs ``low + (high - low) (g + 1) / 2`` of values g between -1 and 1, with bounds (m_L,) of their own."""
+    """Outputs ``low + (high - low) (g + 1) / 2`` of values g between -1 and 1, with bounds (m_L,) of their own.
+
+    `inexact` is the error of the bounds over their distance.
+    """
 
     low: np.ndarray
     high: np.ndarray
+    inexact: float = EPS
 
     def __str__(self):
         return f"outputs between {np.array2string(self.low, precision=4)} and {np.array2string(self.high, precision=4)}"
 
     @classmethod
     def accepts(cls, oracle, Y):
-        """The bounds if every output of far samples is at one of two values, or constant; Y (n, m_L) are near ones."""
+        """The bounds if outputs of far samples are at one of two values, or constant; Y (n, m_L) are near ones."""
         for n in (_SCREENED, _SAMPLES):
             far = _samples(oracle, _FAR, n)
-            if far is None or any(np.sum(y == y.min()) == 1 or np.sum(y == y.max()) == 1 for y in far.T):
+            if far is None or any(np.sum(y == y.min()) == 1 == np.sum(y == y.max()) for y in far.T):
                 return None
         low, high = (bound(np.concatenate([Y, far]), axis=0) for bound in (np.min, np.max))
-        error = _rounding(low, high)
+        error, (nearer, farther) = _rounding(low, high), np.split(far, len(_FAR))
         constant = high - low <= error
-        at = np.sum(far <= low + error, axis=0), np.sum(far >= high - error, axis=0)
-        inside = np.mean((low + error < Y) & (high - error > Y), axis=0)
-        bounded = (np.minimum(*at) >= _FEWEST) & (sum(at) > 2 * _AT_BOUND * len(far)) & (inside > _AT_BOUND)
-        nearer, farther = np.split(far, len(_FAR))
+        at = np.array([np.sum(far <= low + error, axis=0), np.sum(far >= high - error, axis=0)])
+        missing = (at < _FEWEST) & ~constant
+        one_sided = missing.any(axis=0)
         settled = (np.abs(nearer - farther) <= error) & (low + error < farther) & (high - error > farther)
-        bounded &= np.sum(settled, axis=0) < _FEWEST  # else units saturate, and the outputs are linear in them
-        bounded &= high - low > _LEAST_RANGE * np.maximum(np.abs(low), np.abs(high))
-        usual = np.all(high == 1.0) and (np.all(low == -1.0) or np.all(low == 0.0))  # an activation has these limits
-        if (
-            usual
-            or constant.all()
-            or not np.all(bounded | constant)
-            or (len(low) > 1 and are_probabilities(Y, SUM_TOL))
-        ):
+        bounded = at.sum(axis=0) > np.where(one_sided, _AT_ONE_BOUND, _AT_BOUNDS) * len(far)
+        # Where all ReLU units are off, outputs settle at one value; at several, units saturate.
+        bounded &= [len(np.unique(y[k])) < _FEWEST for y, k in zip(farther.T, settled.T, strict=True)]
+        if constant.all() or not np.all(bounded | constant) or (len(low) > 1 and are_probabilities(Y, SUM_TOL)):
             return None
-        Y = _samples(oracle, _APPROACHING)
-        gap = np.minimum(Y - low, high - Y)[:, bounded]
-        near = (gap > error[bounded]) & (gap < _NEAR_BOUND * (high - low)[bounded])
-        if np.mean(near) < _MORE_NEAR * _NEAR_BOUND:  # clipped
-            return None
-        return cls(np.where(constant, low - 1.0, low), np.where(constant, low + 1.0, high))
+        inexact = EPS
+        if one_sided.any():
+            ranges, errors = _ranges_of_tails(oracle, np.where(missing[0], high, low), error)
+            low, high = np.where(missing[0], high - ranges, low), np.where(missing[1], low + ranges, high)
+            inexact = np.max(errors, where=one_sided, initial=EPS)
+        found = cls(np.where(constant, low - 1.0, low), np.where(constant, low + 1.0, high), inexact)
+        return found if found._is_approached(oracle, Y, constant, one_sided) else None
+
+    def _is_approached(self, oracle, Y, constant, one_sided):
+        """Whether bounds are those of no activation, and Y (n, m_L) are between them and come near, as no clip does."""
+        low, high, error = self.low, self.high, _rounding(self.low, self.high)
+        inside = np.mean((low + error < Y) & (high - error > Y), axis=0) > _INSIDE
+        inside &= high - low > _LEAST_RANGE * np.maximum(np.abs(low), np.abs(high))
+        same = error + self.inexact * (high - low)
+        usual = [np.all(np.abs([low - at, high - 1.0]) <= same) for at in (-1.0, 0.0)]  # an activation has these
+        if any(usual) or not np.all(inside | constant):
+            return False
+        gap = np.minimum((Y := _samples(oracle, _APPROACHING)) - low, high - Y)
+        near = (gap > error) & (gap < _NEAR_BOUND * (high - low))
+        clear = near[:, ~(constant | one_sided)]
+        return bool(np.sum(clear) >= _MORE_NEAR * _NEAR_BOUND * clear.size)
 
     @property
     def roundings(self):
-        """As above: bounds that are near each other."""
-        return float(np.max(2.0 * np.maximum(np.abs(self.low), np.abs(self.high)) / (self.high - self.low)))
+        """As above: bounds that are near each other, or inexact."""
+        near = np.max(2.0 * np.maximum(np.abs(self.low), np.abs(self.high)) / (self.high - self.low))
+        return float(max(near, self.inexact / EPS))
 
     def refuted(self, Y):
         """Whether outputs leave the bounds."""
-        error = _rounding(self.low, self.high)
+        error = _rounding(self.low, self.high) + self.inexact * (self.high - self.low)
         return np.any((self.low - error > Y) | (self.high + error < Y))
 
     def before(self, Y, X=None):
@@ -307,6 +325,41 @@ class BoundedOutputs(Outputs):
 def _rounding(low, high):
     """Rounding of outputs between bounds (m_L,)."""
     return ROUNDINGS * EPS * np.maximum(np.abs(low), np.abs(high))
+
+
+def _ranges_of_tails(oracle, known, error):
+    """Distances (m_L,) of the bounds of tanh outputs from `known` ones, and their relative errors; nan if none is seen.
+
+    Where the values before tanh are straight, ``1 / |y - known|`` is ``1 / range`` plus an exponential: three points of
+    a line determine it, and other lines agree.
+    """
+    steps = np.linspace(-_ACROSS, _ACROSS, 2 * _POINTS + 1)
+    y = np.abs(_samples(oracle, steps, _SCREENED) - known).reshape(len(steps), _SCREENED, -1)
+    u = 1.0 / np.maximum(y, error)
+    parts = []
+    for h in 2 ** np.arange(int(np.log2(_POINTS))):
+        (a, b, c), (e_a, e_b, e_c) = ((v[: -2 * h], v[h:-h], v[2 * h :]) for v in (u, u**2 * error))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            x = b + (a - b) * (c - b) / (a + c - 2.0 * b)
+            e = (np.abs(c - x) * e_a + np.abs(a - x) * e_c + 2.0 * np.abs(b - x) * e_b) / np.abs((a + c - 2.0 * b) * x)
+        parts.append(np.stack([x, e, np.broadcast_to(np.arange(_SCREENED)[:, None], x.shape)]))
+    return np.array([_agreed(*part) for part in np.moveaxis(np.concatenate(parts, axis=1), -1, 0)]).T
+
+
+def _agreed(x, error, line):
+    """The inverse of the number x of least relative error among those that agree on several lines, and that error."""
+    x, error, line = (v[(error < _AGREE) & (x > 0.0)] for v in (x, error, line))
+    order = np.argsort(x)
+    x, error, line = x[order], error[order], line[order]
+    first, last = (np.searchsorted(x, x * (1.0 + side * _AGREE)) for side in (-1.0, 1.0))
+    if not len(x):
+        return np.nan, np.nan
+    most = int(np.argmax(last - first))
+    among = slice(first[most], last[most])
+    if len(np.unique(line[among])) < _FEWEST:
+        return np.nan, np.nan
+    best = int(np.argmin(error[among]))
+    return 1.0 / x[among][best], error[among][best]
 
 
 @dataclass(frozen=True)
