@@ -147,11 +147,15 @@ def _candidates(problem, first):
     if not linear:
         yield from _second_layer(problem, second_layer_from_faces(problem, first))
     yield from _second_layer(problem, second_layer_from_fit(problem, first))
+    # Outputs behind an activation with unknown bounds are a hidden layer of as many units.
+    bounded = replace(problem, widths=(m_1, m_1, m_L, m_L), options=replace(problem.options, max_neurons=2 * m_1))
+    for behind in ((m_L,), (1, m_L)) if linear and vertices_suffice(bounded) else ():
+        yield from _more_hidden_layers(bounded, View("vertices", first), (m_1, *behind, m_L), (len(behind),))
     # Behind a second layer of known width, or with one of unknown width.
-    for n_behind in (1, 2) if view.second_width is None else (2,):
-        if problem.out_of_time:
-            break
-        yield from _more_hidden_layers(problem, view, n_behind, m_1, m_L)
+    known = () if view.second_width is None else (1,)
+    for n_behind in (2,) if known else (1, 2):
+        widths = m_1, view.second_width or 1, *[1] * (n_behind - 1), m_L
+        yield from _more_hidden_layers(problem, view, widths, known)
 
 
 def _refuse_separate_inputs(problem, first):
@@ -210,19 +214,20 @@ def _second_layer(problem, found):
         yield _Candidate(found.network, found.residual, second_layer_route)
 
 
-def _more_hidden_layers(problem, view, n_behind, m_1, m_L):
-    at_least = problem.architecture((m_1, view.second_width or 1, *[1] * (n_behind - 1), m_L))
-    if sum(at_least.widths[:-1]) > problem.options.max_neurons:
+def _more_hidden_layers(problem, view, widths, exact):
+    """Networks of at least these widths, `exact` ones of layers (from 0)."""
+    at_least = problem.architecture(widths)
+    if sum(widths[:-1]) > problem.options.max_neurons or problem.out_of_time:
         return
-    with problem.log.stage(f"{n_behind + 1} hidden layers ({view.where})", problem.oracle, unit="starts") as entry:
+    with problem.log.stage(f"{len(widths) - 1} hidden layers ({view.where})", problem.oracle, unit="starts") as entry:
         network, residual = fit_smallest_downstream(
             problem.oracle,
             view.first,
             view.where,
             at_least,
             problem.rng,
-            second_known=view.second_width is not None,
-            max_neurons=problem.options.max_neurons + _SPARE_UNITS - m_1,
+            exact=exact,
+            max_neurons=problem.options.max_neurons + _SPARE_UNITS - widths[0],
             search=problem.search(_DEEP_SEARCH, max(problem.fit_tol, view.tol), entry["progress"]),
         )
         entry["residual"] = residual
