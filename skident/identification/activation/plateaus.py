@@ -41,6 +41,9 @@ def clipped_range(oracle, X, within=np.inf):
             continue
         if all(_is_clipped(oracle, plateau, X, n) for n in (_SCREENING_LINES, _DECIDING_LINES)):
             (high if plateau.side > 0 else low)[plateau.output] = plateau.value
+    for plateau in oracle.extremes.plateaus():  # those of other outputs at the same value, too far for lines
+        if plateau.value in (bound := high if plateau.side > 0 else low):
+            bound[plateau.output] = plateau.value
     return None if np.all(np.isinf(low) & np.isinf(high)) or np.any(low >= high) else (low, high)
 
 

@@ -262,16 +262,18 @@ class BoundedOutputs(Outputs):
             far = _samples(oracle, _FAR, n)
             if far is None or any(np.sum(y == y.min()) == 1 == np.sum(y == y.max()) for y in far.T):
                 return None
-        low, high = (bound(np.concatenate([Y, far]), axis=0) for bound in (np.min, np.max))
-        error, (nearer, farther) = _rounding(low, high), np.split(far, len(_FAR))
+        low, high, error = _extremes(Y, far)
+        nearer, farther = np.split(far, len(_FAR))
+        settled = (np.abs(nearer - farther) <= error) & (low + error < farther) & (high - error > farther)
+        # Where all ReLU units are off, outputs settle at one value; at several, units saturate.
+        grow = [len(np.unique(y[k])) < _FEWEST for y, k in zip(farther.T, settled.T, strict=True)]
+        far = far[~np.tile(settled.any(axis=1), len(_FAR))]
+        low, high, error = _extremes(Y, far)
         constant = high - low <= error
         at = np.array([np.sum(far <= low + error, axis=0), np.sum(far >= high - error, axis=0)])
         missing = (at < _FEWEST) & ~constant
         one_sided = missing.any(axis=0)
-        settled = (np.abs(nearer - farther) <= error) & (low + error < farther) & (high - error > farther)
-        bounded = at.sum(axis=0) > np.where(one_sided, _AT_ONE_BOUND, _AT_BOUNDS) * len(far)
-        # Where all ReLU units are off, outputs settle at one value; at several, units saturate.
-        bounded &= [len(np.unique(y[k])) < _FEWEST for y, k in zip(farther.T, settled.T, strict=True)]
+        bounded = grow & (at.sum(axis=0) > np.where(one_sided, _AT_ONE_BOUND, _AT_BOUNDS) * len(far))
         if constant.all() or not np.all(bounded | constant) or (len(low) > 1 and are_probabilities(Y, SUM_TOL)):
             return None
         inexact = EPS
@@ -320,6 +322,12 @@ class BoundedOutputs(Outputs):
         (*W, w), (*b, c) = network.weights, network.biases
         limits = [middle + half * np.asarray(limit) for limit in (g.low, g.high)]
         return FeedforwardNetwork([*W, w * half], [*b, c * half + middle], network.activations[0], clip(*limits))
+
+
+def _extremes(*parts):
+    """Least and largest outputs (m_L,) of parts (n, m_L), and their rounding."""
+    low, high = (bound(np.concatenate(parts), axis=0) for bound in (np.min, np.max))
+    return low, high, _rounding(low, high)
 
 
 def _rounding(low, high):
