@@ -266,7 +266,7 @@ class BoundedOutputs(Outputs):
         nearer, farther = np.split(far, len(_FAR))
         settled = (np.abs(nearer - farther) <= error) & (low + error < farther) & (high - error > farther)
         # Where all ReLU units are off, outputs settle at one value; at several, units saturate.
-        grow = [len(np.unique(y[k])) < _FEWEST for y, k in zip(farther.T, settled.T, strict=True)]
+        grow = [len(np.unique(y[k])) < 2 for y, k in zip(farther.T, settled.T, strict=True)]
         far = far[~np.tile(settled.any(axis=1), len(_FAR))]
         low, high, error = _extremes(Y, far)
         constant = high - low <= error
@@ -342,32 +342,26 @@ def _ranges_of_tails(oracle, known, error):
     a line determine it, and other lines agree.
     """
     steps = np.linspace(-_ACROSS, _ACROSS, 2 * _POINTS + 1)
-    y = np.abs(_samples(oracle, steps, _SCREENED) - known).reshape(len(steps), _SCREENED, -1)
-    u = 1.0 / np.maximum(y, error)
+    u = 1.0 / np.maximum(np.abs(_samples(oracle, steps, _SCREENED) - known), error).reshape(len(steps), -1, len(known))
     parts = []
     for h in 2 ** np.arange(int(np.log2(_POINTS))):
-        (a, b, c), (e_a, e_b, e_c) = ((v[: -2 * h], v[h:-h], v[2 * h :]) for v in (u, u**2 * error))
+        a, b, c = u[: -2 * h], u[h:-h], u[2 * h :]
         with np.errstate(divide="ignore", invalid="ignore"):
             x = b + (a - b) * (c - b) / (a + c - 2.0 * b)
-            e = (np.abs(c - x) * e_a + np.abs(a - x) * e_c + 2.0 * np.abs(b - x) * e_b) / np.abs((a + c - 2.0 * b) * x)
-        parts.append(np.stack([x, e, np.broadcast_to(np.arange(_SCREENED)[:, None], x.shape)]))
+            lost = np.abs(c - x) * a**2 + np.abs(a - x) * c**2 + 2.0 * np.abs(b - x) * b**2
+            parts.append(np.stack([x, error * lost / np.abs((a + c - 2.0 * b) * x)]).reshape(2, -1, len(known)))
     return np.array([_agreed(*part) for part in np.moveaxis(np.concatenate(parts, axis=1), -1, 0)]).T
 
 
-def _agreed(x, error, line):
-    """The inverse of the number x of least relative error among those that agree on several lines, and that error."""
-    x, error, line = (v[(error < _AGREE) & (x > 0.0)] for v in (x, error, line))
-    order = np.argsort(x)
-    x, error, line = x[order], error[order], line[order]
+def _agreed(x, error):
+    """The inverse of the number x (n,) of least relative error among those that most others equal, and that error."""
+    x, error = np.array(sorted(zip(x[error < _AGREE], error[error < _AGREE], strict=True))).reshape(-1, 2).T
     first, last = (np.searchsorted(x, x * (1.0 + side * _AGREE)) for side in (-1.0, 1.0))
-    if not len(x):
+    if np.max(last - first, initial=0) < _FEWEST:
         return np.nan, np.nan
     most = int(np.argmax(last - first))
-    among = slice(first[most], last[most])
-    if len(np.unique(line[among])) < _FEWEST:
-        return np.nan, np.nan
-    best = int(np.argmin(error[among]))
-    return 1.0 / x[among][best], error[among][best]
+    best = first[most] + int(np.argmin(error[first[most] : last[most]]))
+    return 1.0 / x[best], error[best]
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from skident.budget.constants import CHUNK_COPIES
 from skident.linalg import lapack, svd
 
 from ...constants import SPARE, STRAIGHT_TOL
-from .lines import CriticalPoints, gaps_on_segments
-from .locate import locate, scan_segments
+from .lines import CriticalPoints
+from .locate import locate
 from .robust_fit import NOISY, fit_plane_near
 
-__all__ = ["critical_points_on", "gradients_at", "normals_at"]
+__all__ = ["gradients_at", "normals_at"]
 
 _CHUNK_NUMBERS = 2**24  # entries of the largest array, 128 MiB
 
@@ -233,11 +233,3 @@ def _tilted(probe, points, normals, errors, r, rng):
         if fit is not None and fit.normal_error < errors[i]:
             normals[i], errors[i] = fit.normal, fit.normal_error
     return normals, errors
-
-
-def critical_points_on(probe, lines, is_known, n_intervals, rng):
-    """The `CriticalPoints` on `Segments` that are unknown; `is_known` maps points (n, D) to a mask (n,)."""
-    line, t = scan_segments(probe, lines, rng, n_intervals=n_intervals)
-    points, gaps = lines.at(line, t), gaps_on_segments(lines, line, t)
-    new = ~is_known(points)
-    return normals_at(probe, points[new], lines.directions[line[new]], gaps[new], rng)[0]
