@@ -273,5 +273,6 @@ def precise_half(error, precision=None):
     decimals = precision is not None and precision.kind == "decimals"
     unit = 2.0 * digits.smallest / _PRECISE_ULPS[0] if decimals else digits.unit
     coarse = precision is not None and precision.is_coarse_binary
-    limits = [k * unit for k in (_COARSE_ULPS * coarse + _PRECISE_ULPS) if 2 * np.count_nonzero(error <= k * unit) >= len(error)]
-    return error <= (limits[0] if limits else _PRECISE_ULPS[-1] * unit)
+    limits = unit * np.array(_COARSE_ULPS * coarse + _PRECISE_ULPS)
+    met = [limit for limit in limits if 2 * np.count_nonzero(error <= limit) >= len(error)]
+    return error <= (met[0] if met else limits[-1])
