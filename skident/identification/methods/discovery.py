@@ -114,6 +114,8 @@ def _best_network(problem, first):
     best, max_neurons = None, problem.options.max_neurons
     try:
         for candidate in _candidates(problem, first) if len(first.biases) <= max_neurons else ():
+            if candidate is None or sum(candidate.network.layer_widths[:-1]) > max_neurons + _SPARE_UNITS:
+                continue
             attempt = minimal_attempt(problem, candidate.network, candidate.residual, candidate.method)
             small = sum(attempt.network.layer_widths[:-1]) <= max_neurons
             if small and (best is None or attempt.error < best.error):
@@ -135,20 +137,21 @@ def _candidates(problem, first):
         return
     linear = problem.activations[1] == "identity"  # else rounding near the limits of the output hides ranks
     if linear:
-        yield from _second_layer(problem, second_layer_from_faces(problem, first))
+        yield _of(second_layer_from_faces(problem, first), second_layer_route)
     where = "stem" if m_1 <= FEW_UNITS else "vertices"
     view = exact_view(problem, first, None) or View(where, first)
     if view.second_width is not None:
-        yield from _three_hidden_layers_in_hidden_coordinates(problem, view)
+        yield _of(two_layers_in_hidden_coordinates(problem, view), hidden_coordinates_route)
         yield from _two_hidden_layers(problem, view, m_1, m_L)
     elif (square := square_view(problem, first)) is not None:
-        yield from _three_hidden_layers_in_hidden_coordinates(problem, square)
+        yield _of(two_layers_in_hidden_coordinates(problem, square), hidden_coordinates_route)
     _refuse_separate_inputs(problem, first)
     if not linear:
-        yield from _second_layer(problem, second_layer_from_faces(problem, first))
-    yield from _second_layer(problem, second_layer_from_fit(problem, first))
+        yield _of(second_layer_from_faces(problem, first), second_layer_route)
+    yield _of(second_layer_from_fit(problem, first), second_layer_route)
     # Outputs behind an activation with unknown bounds are a hidden layer of as many units.
-    bounded = replace(problem, widths=(m_1, m_1, m_L, m_L), options=replace(problem.options, max_neurons=2 * m_1))
+    most = replace(problem.options, max_neurons=min(problem.options.max_neurons, 2 * m_1))
+    bounded = replace(problem, widths=(m_1, m_1, m_L, m_L), options=most)
     for behind in ((m_L,), (1, m_L)) if linear and vertices_suffice(bounded) else ():
         yield from _more_hidden_layers(bounded, View("vertices", first), (m_1, *behind, m_L), (len(behind),))
     # Behind a second layer of known width, or with one of unknown width.
@@ -198,20 +201,13 @@ def _two_hidden_layers(problem, view, m_1, m_L):
     widths = m_1, view.second_width, m_L
     network, residual = fit_view(problem, view, widths, "two hidden layers (interior)", _SMALL_SEARCH)
     polishable = _POLISHABLE if problem.held_out.noise_std is None else _POLISHABLE_NOISY
-    near = residual <= max(problem.fit_tol, view.tol, polishable)
-    if near and sum(widths[:-1]) <= problem.options.max_neurons:
+    if residual <= max(problem.fit_tol, view.tol, polishable):
         yield _Candidate(network, residual, "saturation, interior")
 
 
-def _three_hidden_layers_in_hidden_coordinates(problem, view):
-    found = two_layers_in_hidden_coordinates(problem, view)
-    if found is not None and sum(found.network.layer_widths[:-1]) <= problem.options.max_neurons:
-        yield _Candidate(found.network, found.residual, hidden_coordinates_route)
-
-
-def _second_layer(problem, found):
-    if found is not None and sum(found.network.layer_widths[:-1]) <= problem.options.max_neurons:
-        yield _Candidate(found.network, found.residual, second_layer_route)
+def _of(found, route):
+    """The candidate of a `RecoveredNetwork`; None if there is none."""
+    return None if found is None else _Candidate(found.network, found.residual, route)
 
 
 def _more_hidden_layers(problem, view, widths, exact):
