@@ -28,13 +28,13 @@ _MAJORITY = 0.5  # share of lines that decides
 def clipped_range(oracle, X, within=np.inf):
     """Bounds (low, high), (m_L,) each, to which a black box clips its outputs, infinite if none; None if it does not.
 
-    X (n, D) are standardized samples whose outputs are not all on plateaus; the bounds are in the black box's units.
-    A plateau is an extreme output at three distinct inputs or more. Those farther out than `within` times ``sqrt(D)``
+    X (n, D) are standardized samples whose outputs are not all on plateaus; the bounds are in the black box's units. A
+    plateau is an extreme output at three distinct inputs or more. Those farther out than `within` times ``sqrt(D)``
     standard deviations are mostly units that saturate, unless nearer ones are clips. On lines from samples near the
     center, a clipped output moves at full rate up to the border of the plateau, and the output of saturating units
     comes to rest before it. Where all ReLU units of a layer are off, the output also moves at full rate up to a border,
-    but that is the hyperplane of a unit: it continues beside the plateau, with the same change of slope; that of a clip does not.
-    If all inputs are clipped, the border depends on one input only. Some 100 to 600 queries per plateau.
+    but that is the hyperplane of a unit: it continues beside the plateau, with the same change of slope; that of a clip
+    does not. If all inputs are clipped, the border depends on one input only. Some 100 to 600 queries per plateau.
     """
     low, high = np.full(oracle.n_outputs, -np.inf), np.full(oracle.n_outputs, np.inf)
 
