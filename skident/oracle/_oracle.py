@@ -303,9 +303,17 @@ class Oracle(OutputScaling, Coordinates, ParallelQueries):
     def query_precise_with_errors(self, draw, n):
         """As `query_precise`, with the bounds of the rows' errors that `query` gives.
 
+        Parameters
+        ----------
+        draw : callable
+            See `query_precise`.
+        n : int
+
         Returns
         -------
-        U, Y, error : ndarray of shape (k, D), (k, m_L) and (k,)
+        U : ndarray of shape (k, D)
+        Y : ndarray of shape (k, m_L)
+        error : ndarray of shape (k,)
         """
         parts, missing = [], n
         for factor in _DRAW_FACTORS:

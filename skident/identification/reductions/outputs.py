@@ -31,8 +31,7 @@ _FAR = (1e3, 1e5)  # standard deviations at which units that grow bring outputs 
 _NEAR = (1.0, 10.0, 100.0)  # at which exponentials of units that grow differ most
 _SAMPLES = 60  # per distance (budget)
 _SCREENED = 15  # of these, at two of which at least every output is at either bound
-_AT_BOUNDS = 0.4  # share of far outputs at either bound: units that are off leave some of them
-_AT_ONE_BOUND = 0.8  # share of them at the only bound that they reach
+_AT_BOUNDS = 0.4  # share of far outputs at either bound: units that are off leave some; twice as many at one alone
 _INSIDE = 0.2  # share of near outputs between the bounds
 _ACROSS = 2.0  # standard deviations on either side of the center, of lines between the bounds
 _POINTS = 64  # on either side
@@ -274,7 +273,7 @@ class BoundedOutputs(Outputs):
         at = np.array([np.sum(far <= low + error, axis=0), np.sum(far >= high - error, axis=0)])
         missing = (at < _FEWEST) & ~constant
         one_sided = missing.any(axis=0)
-        bounded = grow & (at.sum(axis=0) > np.where(one_sided, _AT_ONE_BOUND, _AT_BOUNDS) * len(far))
+        bounded = grow & (at.sum(axis=0) > _AT_BOUNDS * (1.0 + one_sided) * len(far))
         if constant.all() or not np.all(bounded | constant) or (len(low) > 1 and are_probabilities(Y, SUM_TOL)):
             return None
         inexact = EPS
