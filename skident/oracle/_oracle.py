@@ -314,6 +314,11 @@ class Oracle(OutputScaling, Coordinates, ParallelQueries):
         U : ndarray of shape (k, D)
         Y : ndarray of shape (k, m_L)
         error : ndarray of shape (k,)
+
+        Raises
+        ------
+        BlackBoxError
+            See `query_precise`.
         """
         parts, missing = [], n
         for factor in _DRAW_FACTORS:
