@@ -15,7 +15,6 @@ from registry import part
 from skident import NetworkIdentifier
 from skident.datasets import make_network
 from skident.network import FeedforwardNetwork
-from skident.oracle import NotIdentified
 
 FIRST_SEED = seed_ranges.EVERYDAY.start
 OFFSET = 12_000  # of its seeds in the range of the topic
@@ -57,7 +56,7 @@ def _fitted(model, X):
         warnings.simplefilter("ignore")
         try:
             found = NetworkIdentifier(model, max_seconds=SECONDS, random_state=0).fit(X)
-        except NotIdentified:
+        except ValueError:  # not identified, or not within the budget
             pass
     exact, queries = (False, None) if found is None else (bool(found.report_.exact), int(found.n_queries_))
     return {"exact": exact, "queries": queries, "seconds": process_time() - began}

@@ -336,7 +336,7 @@ def _rounding(low, high):
 
 
 def _ranges_of_tails(oracle, known, error):
-    """Distances (m_L,) of the bounds of tanh outputs from `known` ones, and their relative errors; nan if lines disagree.
+    """Distances (m_L,) of bounds of tanh outputs from `known` ones, and their relative errors; nan if lines disagree.
 
     Where the values before tanh are straight, ``1 / |y - known|`` is ``1 / range`` plus an exponential: three points of
     a line determine it, and other lines agree.
