@@ -58,8 +58,8 @@ def _samples(problem):
 def _coarse_samples(problem, n):
     """Inputs (k, D) with logits (k, m_L) of rounded probabilities that are not lost, and bounds of their errors."""
     oracle, n = problem.oracle, n * (problem.oracle.n_inputs + 1)
-    U = problem.rng.choice(_SPREADS, (n, 1)) * problem.rng.standard_normal((n, oracle.n_inputs))
-    Y, error = oracle.query(oracle.clip_to_range(U))
+    U = oracle.clip_to_range(problem.rng.choice(_SPREADS, (n, 1)) * problem.rng.standard_normal((n, oracle.n_inputs)))
+    Y, error = oracle.query(U)
     kept = error <= _BIASED
     return U[kept], Y[kept], error[kept, None]
 

@@ -187,9 +187,6 @@ class ActivatedOutputs(Outputs):
 class SigmoidOutputs(ActivatedOutputs):
     """Several outputs behind a sigmoid, which keeps small probabilities to full relative precision."""
 
-    def __init__(self):
-        super().__init__("sigmoid")
-
     @classmethod
     def accepts(cls, oracle, Y):
         """Whether several outputs between 0 and 1, which do not sum to 1, come near these limits, but not to them."""
@@ -199,7 +196,7 @@ class SigmoidOutputs(ActivatedOutputs):
         if far is None or far.min() < 0.0 or far.max() > 1.0:
             return None
         gap = np.minimum(far, 1.0 - far)
-        return cls() if np.sum((gap > 0.0) & (gap < _NEAR_BOUND)) >= _FEWEST else None
+        return cls("sigmoid") if np.sum((gap > 0.0) & (gap < _NEAR_BOUND)) >= _FEWEST else None
 
     def kept(self, Y):
         """As above: large log-odds are lost, but not small ones."""
