@@ -47,8 +47,8 @@ class RangeFit:
         raise NotIdentified(
             "range",
             "units",
-            f"no network fits the outputs {'between the plateaus' if clipped else 'within input_range'} (activation "
-            f"{problem.activations[0]!r}, relative residual {least:.1e}): give activation, layer_widths"
+            f"{'no network fits the outputs between the plateaus' if clipped else 'no network fits the outputs'} "
+            f"(activation {problem.activations[0]!r}, relative residual {least:.1e}): give activation, layer_widths"
             f"{'' if clipped else ', widen input_range'}, or raise max_seconds.",
         )
 
