@@ -14,6 +14,7 @@ from parts.everyday import (  # noqa: F401  (registers the parts)
     float32_audits,
     layouts,
     local_differences,
+    logits,
     probability_audits,
     ranged_services,
     reductions,

@@ -21,16 +21,16 @@ LINES = {
     "cli": 452,
     "compression": 309,
     "datasets": 304,
-    "fitting": 2373,
+    "fitting": 2375,
     "hierarchical": 3082,
-    "identification": 22476,
+    "identification": 22473,
     "inspection": 550,
     "landscape": 2927,
     "linalg": 956,
     "metrics": 231,
     "network": 3817,
     "optim": 647,
-    "oracle": 1610,
+    "oracle": 1615,
     "saddle": 1970,
     "samples": 3352,
     "training": 170,
@@ -48,7 +48,7 @@ KERNELS = {
     "saddle": 5,
     "samples": 19,
 }
-CONSTANTS = {"budget": 405, "design": 1924, "rounding": 208, "statistical": 243, "tuned": 36}  # by class
+CONSTANTS = {"budget": 407, "design": 1924, "rounding": 208, "statistical": 245, "tuned": 33}  # by class
 _HOMES = ("linalg", "optim", "fitting")
 _NAMES = ("lstsq", "svd", "svdvals", "pinv")
 _FREE = 0.05  # share of the room that may be free, so that not every change has to count

@@ -171,15 +171,16 @@ def _weighted_polish(oracle, network, noise, rng, callback):
 
 
 def _std_of(oracle, network, samples, noise):
-    """Standard deviations (n, m_L) of the errors of outputs: equal for every input, or those of rounding to digits."""
+    """Standard deviations (n, m_L) of the errors of outputs: equal for every input, of digits, or of logits."""
+    of_logits = UNIFORM * samples.errors[:, None]
     if not oracle.precision.is_relative:
-        return np.broadcast_to(noise, samples.Y.shape)
+        return np.broadcast_to(np.where(of_logits > 0.0, of_logits, noise), samples.Y.shape)
     linear = network.output_activation == "identity"
     center, scale = (oracle.output_center, oracle.output_scale) if linear else (0.0, 1.0)
     own = change_outputs(network, center, scale) if linear else network
     computed = rounding_std(own, samples.U, center=oracle.center, scale=oracle.scale, eps=oracle.precision.computed_eps)
     stored = UNIFORM * oracle.precision.eps * np.abs(center + scale * samples.Y)
-    return np.maximum(np.hypot(computed, stored) / scale, TINY)
+    return np.maximum(np.hypot(np.hypot(computed, stored) / scale, of_logits), TINY)
 
 
 def _polish_repeatedly(network, samples, repeats, **options):
@@ -194,20 +195,21 @@ def _polish_repeatedly(network, samples, repeats, **options):
 
 
 class _Samples:
-    """Queries so far, U (n, D), and their outputs, Y (n, m_L) or None."""
+    """Queries so far, U (n, D), their outputs, Y (n, m_L) or None, and bounds of the errors of logits (n,), else 0."""
 
     def __init__(self, oracle):
         self.oracle = oracle
-        self.U, self.Y = np.empty((0, oracle.n_inputs)), None
+        self.U, self.Y, self.errors = np.empty((0, oracle.n_inputs)), None, np.empty(0)
 
     def query(self, draw, n):
         """Query n inputs more, drawn as `Oracle.query_precise` takes them; False if the budget does not allow it."""
         try:
-            U, Y = self.oracle.query_precise(draw, n)
+            U, Y, errors = self.oracle.query_precise_with_errors(draw, n)
         except OutOfBudgetError as error:
             self.oracle.exhausted = str(error)
             return False
         self.U, self.Y = np.concatenate([self.U, U]), Y if self.Y is None else np.concatenate([self.Y, Y])
+        self.errors = np.concatenate([self.errors, errors])
         return True
 
     def residual(self, network):

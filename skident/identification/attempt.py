@@ -11,7 +11,7 @@ from skident.fitting.errors_of_fit import FitSample
 from skident.fitting.polish import polish_from_oracle
 from skident.fitting.polish_with_directions import directions_are_free, polish_with_directions
 from skident.network import FeedforwardNetwork
-from skident.oracle import OutOfBudgetError, logits_from_probabilities, probabilities_from_logits
+from skident.oracle import OutOfBudgetError
 
 from .completion import NetworkCompletion
 from .extractor import EntangledWeightExtractor
@@ -19,7 +19,6 @@ from .extractor import EntangledWeightExtractor
 __all__ = [
     "Attempt",
     "design_where_units_vary",
-    "error_on_held_out",
     "max_error_over_deviation",
     "polished_attempt",
     "relative_to_deviation",
@@ -28,7 +27,6 @@ __all__ = [
 _CONVERGED = 1e-9  # relative residual of a polish that fits its own outputs: rounding of its steps, ten times
 _CLASSIFIER_ERROR = 1e-12  # error from which a classifier is polished again: it is steep where few outputs are
 _CONSTANT = 1e-6  # deviation of an output, relative to its largest value, below which it counts as rounding
-_BOUNDS = 2.0  # bounds of a logit's error that a right network explains: one of the output, one of the fit
 _DESIGN_ROWS = 200  # rows of a design beside two per parameter and output
 
 
@@ -86,9 +84,7 @@ def polished_attempt(problem, network, residual, stage, method, extractor=None, 
                 return found
         return polish_from_oracle(oracle, start, problem.rng, problem.log, noise=std, thorough=thorough)
 
-    def error_of(network):
-        return max_error_over_deviation(problem.held_out.outputs, network(problem.held_out.inputs))
-
+    error_of = problem.held_out.error_of
     sample = None
     try:
         if problem.options.polish:
@@ -113,17 +109,6 @@ def design_where_units_vary(network):
 def max_error_over_deviation(outputs, recovered):
     """Largest error of any output over its largest deviation from its mean; infinite if `recovered` is not finite."""
     return relative_to_deviation(recovered - outputs, outputs) if np.isfinite(recovered).all() else np.inf
-
-
-def error_on_held_out(problem, Z):
-    """Relative maximum error of outputs Z (n, m_L) on held-out samples; that of noise if rounding explains it."""
-    Y, oracle = problem.held_out.outputs, problem.oracle
-    error = max_error_over_deviation(Y, Z)
-    if oracle.response == "predict" or oracle.precision.kind != "decimals":
-        return error
-    bound = logits_from_probabilities(probabilities_from_logits(Y), oracle.precision)[1]
-    beyond = relative_to_deviation(np.maximum(np.abs(Z - Y) - _BOUNDS * bound[:, None], 0.0), Y)
-    return min(error, max(beyond, problem.held_out.relative_noise))
 
 
 def relative_to_deviation(errors, outputs):

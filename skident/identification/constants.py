@@ -4,7 +4,6 @@ from __future__ import annotations
 
 # Share of a unit's predicted points that outputs confirm: units behind it hide some where they are inactive.
 APART = 1e-3  # sine or distance from which two directions or points are not one
-BISECTION_ERROR = 2.5e-16  # standard deviation of bisected points, relative to 1 + |x|
 CANDIDATES = 30  # points among which the one farthest from activation boundaries is chosen
 CERTAIN = 1e-3  # distance of the size of a sign from 1 up to which it is certain
 CHECKED = 500  # further queries near the center that a network has to explain

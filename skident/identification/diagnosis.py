@@ -212,7 +212,6 @@ _ADVICE = {
     "linear": "the outputs are linear near the center only: give activation and layer_widths, or raise max_seconds",
     "range": "outputs within input_range determine the function there, but not the weights: raise max_seconds, or "
     "widen input_range",
-    "between": "no network fits the outputs between the plateaus: give activation, layer_widths, or raise max_seconds",
     "polish": "the fit ended in a local minimum or is limited by rounding: check layer_widths and the activations (two "
     "parallel first-layer units look like one), set options=IdentifierOptions(n_attempts=8), or loosen tol",
 }

@@ -177,11 +177,12 @@ def _query_held_out(oracle, X, spread, rng, n_check):
         factors.append(factor)
         return oracle.representable(held_out_points(samples, spread, rng, n, factor))
 
-    U, Y = oracle.query_precise(draw, len(samples) + n_check - n_check // 2)
+    U, Y, bounds = oracle.query_precise_with_errors(draw, len(samples) + n_check - n_check // 2)
     refuse_batch_dependence(oracle, U, Y)
     unchosen = len(factors) == 1  # all outputs of the first draw are precise
     n_normal = len(U) - len(samples) if unchosen and spread == 1.0 else 0
-    return HeldOut(U, Y, oracle.measure_accuracy(U[:200], Y, rng), len(samples) if unchosen else 0, n_normal)
+    n_rows = len(samples) if unchosen else 0
+    return HeldOut(U, Y, oracle.measure_accuracy(U[:200], Y, rng), n_rows, n_normal, bounds)
 
 
 def _widths_to_recover(layer_widths, n_outputs, output_activation, detected):

@@ -13,7 +13,6 @@ from skident.oracle import NotIdentified
 from .hessians.subspace import n_visible
 from .methods import (
     asymptotes,
-    clipped_outputs,
     discovery,
     hessians,
     hidden_coordinates,
@@ -77,7 +76,7 @@ def plan(problem):
         return [*_linear_first(problem), *steps]
     if problem.oracle.output_bounds is not None:
         reason = f"the outputs are clipped: the {hidden} network is recovered strictly between the plateaus"
-        return _steps(problem, clipped_outputs.METHOD, reason)
+        return _steps(problem, range_fit.METHOD, reason)
     if strategy == "saturation" and (refusal := saturating.METHOD.refuses(problem)):
         raise NotIdentified("plan", "options", refusal)
     if strategy == "auto" and asymptotes.METHOD.applies(problem) and not problem.pipeline.first:

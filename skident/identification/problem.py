@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from sklearn.base import clone
@@ -15,6 +15,7 @@ from skident.network import Architecture
 from skident.oracle import MAX_NOISE, Accuracy, Oracle
 
 from .activation import ActivationEvidence
+from .attempt import max_error_over_deviation, relative_to_deviation
 from .completion import NetworkCompletion
 from .constants import SEARCH_SHARE
 from .extractor import EntangledWeightExtractor
@@ -23,6 +24,7 @@ from .options import IdentifierOptions
 __all__ = ["NOISE_STDS", "HeldOut", "Options", "Pipeline", "Problem"]
 
 NOISE_STDS = 20.0  # largest error on held-out samples that noise explains, in standard deviations of the noise
+_BOUNDS = 2.0  # bounds of a logit's error that a right network explains: one of the output, one of the fit
 _MAX_NEURONS = 200  # hidden units of a search by default (budget)
 _REFUTES_NOISE = 0.01  # error relative to the noise, below which the noise was an artifact of steep steps
 _START_WORK = 3e6  # random starts times squared parameters (budget): a search takes about as long for any size
@@ -74,6 +76,7 @@ class HeldOut:
     """Held-out samples, which no fit uses: standardized inputs (n, D), outputs (n, m_L), and their accuracy.
 
     `n_rows` and `n_normal` count those from X and from N(center, scale^2), 0 if they were chosen by their outputs.
+    `bounds` (n,) are those of the rows' errors, if these differ from row to row.
     """
 
     inputs: np.ndarray
@@ -81,6 +84,16 @@ class HeldOut:
     accuracy: Accuracy
     n_rows: int = 0
     n_normal: int = 0
+    bounds: np.ndarray = field(default_factory=lambda: np.zeros(1))
+
+    def error_of(self, network):
+        """Relative maximum error of a network of standardized inputs; that of noise if the rows' bounds explain it."""
+        Y, Z = self.outputs, network(self.inputs)
+        error = max_error_over_deviation(Y, Z)
+        if self.noise_std is None:
+            return error
+        beyond = relative_to_deviation(np.maximum(np.abs(Z - Y) - _BOUNDS * self.bounds[:, None], 0.0), Y)
+        return min(error, max(beyond, self.relative_noise))
 
     @property
     def noise_std(self):

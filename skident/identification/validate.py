@@ -11,7 +11,7 @@ from skident.fitting.pruning import redundant_units
 from skident.network import FeedforwardNetwork, center_outputs, change_inputs, change_outputs
 from skident.oracle import OutOfBudgetError, probability_error
 
-from .attempt import Attempt, design_where_units_vary, error_on_held_out, relative_to_deviation
+from .attempt import Attempt, design_where_units_vary, relative_to_deviation
 from .contradictions import ROUNDING_STDS, contradiction, undetermined_signs, undetermined_weights
 from .diagnosis import clipping_hint, probability_hint
 from .further_samples import PROBABILITY_TOL, FurtherSamples, compare_further
@@ -262,7 +262,8 @@ def _at_own_inputs(network, problem):
     some = evenly_spaced_rows(X, _ROUNDING_SAMPLES)
     # Every input may be off by a unit in its last place, and w^T x + b loses about as much again.
     rounding = 2.0 * np.finfo(float).eps * np.einsum("nki,ni->nk", np.abs(network.jacobian(some)), np.abs(some))
-    return error_on_held_out(problem, network(X)), relative_to_deviation(rounding, held_out.outputs)
+    own_error = held_out.error_of(lambda U: network(problem.oracle.to_inputs(U)))
+    return own_error, relative_to_deviation(rounding, held_out.outputs)
 
 
 def _compare_probabilities(oracle, X, network):

@@ -241,7 +241,7 @@ def precision_of(Y):
     """
     if not determines_precision(Y):
         return Precision()
-    values = Y[(Y != 0) & np.isfinite(Y)]
+    values = np.unique(Y[(Y != 0) & np.isfinite(Y)])  # equal ones are no further evidence
     kind = _binary_format(values)
     ulps = 2.0 * (EPS if kind == "float64" else EPS32) * np.abs(values)
     for decimals in range(_MAX_DECIMALS + 1):

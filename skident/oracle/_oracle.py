@@ -298,25 +298,47 @@ class Oracle(OutputScaling, Coordinates, ParallelQueries):
         The factor is 1 at first and then 2, 4, ..., 256, until n rows are precise (see `is_precise`): farther out the
         pre-activations have other signs, which moves the logits away from the saturated ones.
         """
+        return self.query_precise_with_errors(draw, n)[:2]
+
+    def query_precise_with_errors(self, draw, n):
+        """As `query_precise`, with the bounds of the rows' errors that `query` gives.
+
+        Parameters
+        ----------
+        draw : callable
+            See `query_precise`.
+        n : int
+
+        Returns
+        -------
+        U : ndarray of shape (k, D)
+        Y : ndarray of shape (k, m_L)
+        error : ndarray of shape (k,)
+
+        Raises
+        ------
+        BlackBoxError
+            See `query_precise`.
+        """
         parts, missing = [], n
         for factor in _DRAW_FACTORS:
             U = self.clip_to_range(draw(n, factor))
             Y, error = self.query(U)
             precise = self.is_precise(error)
             if precise.all() and not parts:
-                return U, Y
-            parts.append((U[precise], Y[precise]))
+                return U, Y, error
+            parts.append((U[precise], Y[precise], error[precise]))
             missing -= int(precise.sum())
             if missing <= 0:
                 break
-        U, Y = (np.concatenate(p) for p in zip(*parts, strict=True))
+        U, Y, error = (np.concatenate(p) for p in zip(*parts, strict=True))
         if len(U) < _MIN_PRECISE * n:
             cause = "the classifier is too confident" if self.output_bounds is None else "the outputs are clipped"
             raise BlackBoxError(
                 f"only {len(U)} of {n} queries returned outputs that are precise enough: {cause}. "
                 "Give rows X where this is less so."
             )
-        return U, Y
+        return U, Y, error
 
     def query_twice(self, U):
         """Outputs at points, and the difference to a second query of the same points, reversed and in two batches.

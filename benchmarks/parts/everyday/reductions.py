@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from time import process_time
 
 import numpy as np
 from scipy.special import expit, log_softmax
@@ -14,12 +15,14 @@ from registry import part
 from skident import NetworkIdentifier
 from skident.datasets import make_network
 from skident.network import FeedforwardNetwork
-from skident.oracle import NotIdentified
 
 FIRST_SEED = seed_ranges.EVERYDAY.start
 OFFSET = 12_000  # of its seeds in the range of the topic
 N_CASES = 10
+SECONDS = 100  # `max_seconds` of a case
 PUBLIC = Path(__file__).parents[4] / "shared" / "data" / "public"  # files of others, which are not part of the project
+SDS = 1, 5, 20, 100  # standard deviations of output weights
+SIGMOIDS = (20, 16, 5), (30, 14, 4), (200, 16, 5)
 
 
 def actor(Z, rng):
@@ -32,29 +35,31 @@ def clipped(Z, rng):
 
 
 ROWS = [
-    *[("actor", shape, "relu", actor) for shape in ((8, 16, 3), (8, 12, 8, 3))],
+    *[("actor", shape, name, actor) for shape in ((8, 16, 3), (8, 12, 8, 3)) for name in ("relu", "tanh")],
     ("score", (10, 16, 1), "relu", lambda Z, rng: 100.0 * expit(Z)),
     *[("log-probabilities", (10, 16, 4), name, lambda Z, rng: log_softmax(Z, axis=1)) for name in ("relu", "tanh")],
     ("exponential", (10, 16, 1), "relu", lambda Z, rng: np.exp(Z)),
     *[
         (f"sigmoids, output weights of sd {sd}", shape, name, lambda Z, rng, sd=sd: expit(4.0 * sd * Z))
-        for sd in (1, 5, 20, 100)
-        for shape, name in (((20, 16, 5), "relu"), ((20, 16, 5), "tanh"), ((200, 16, 5), "tanh"))
+        for sd in SDS
+        for shape, name in zip(SIGMOIDS, ("relu", "tanh", "tanh"), strict=True)
     ],
     *[("ReLU outputs", shape, "relu", lambda Z, rng: np.maximum(Z, 0.0)) for shape in ((8, 16, 3), (8, 10, 6, 3))],
     *[("clips", shape, "relu", clipped) for shape in ((8, 16, 3), (8, 10, 6, 3))],
-    *[("plain", shape, "relu", lambda Z, rng: Z) for shape in ((300, 12, 10, 1), (1000, 20, 1))],
+    *[("plain", shape, "relu", lambda Z, rng: Z) for shape in ((300, 12, 10, 1), (1000, 20, 1), (3072, 16, 8, 1))],
 ]
 
 
 def _fitted(model, X):
+    began, found = process_time(), None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            found = NetworkIdentifier(model, random_state=0).fit(X)
-        except NotIdentified:
-            return {"exact": False, "queries": None}
-    return {"exact": bool(found.report_.exact), "queries": int(found.n_queries_)}
+            found = NetworkIdentifier(model, max_seconds=SECONDS, random_state=0).fit(X)
+        except ValueError:  # not identified, or not within the budget
+            pass
+    exact, queries = (False, None) if found is None else (bool(found.report_.exact), int(found.n_queries_))
+    return {"exact": exact, "queries": queries, "seconds": process_time() - began}
 
 
 def _trial(widths, activation, outputs, seed):
@@ -66,8 +71,9 @@ def _trial(widths, activation, outputs, seed):
 
 def _public(path):
     layers = np.load(path)
-    n = range(len(layers["activations"]))
-    network = FeedforwardNetwork([layers[f"W{i}"] for i in n], [layers[f"b{i}"] for i in n], "relu")
+    names, n = layers["activations"], range(len(layers["activations"]))
+    W, b = ([layers[f"{letter}{i}"] for i in n] for letter in "Wb")
+    network = FeedforwardNetwork(W, b, str(names[0]), str(names[-1]))
     return _fitted(network.__call__, np.random.default_rng(0).standard_normal((200, network.n_inputs)))
 
 
@@ -75,9 +81,9 @@ def _public(path):
 def run(trials, quick):
     n, rows = trials or (1 if quick else N_CASES), []
     for j, (name, *case) in enumerate(ROWS):
-        found = [_trial(*case, FIRST_SEED + OFFSET + 100 * j + i) for i in range(n)]
+        found = [_trial(*case, FIRST_SEED + OFFSET + 20 * j + i) for i in range(n)]
         rows.append({"case": f"{name} {'-'.join(map(str, case[0]))}, {case[1]}", "trials": found})
-    for path in sorted(PUBLIC.glob("mnist784_[83]*x2_1.npz")):
+    for path in sorted([*PUBLIC.glob("mnist784_[83]*x2_1.npz"), *PUBLIC.glob("gnubg_prune16.npz")]):
         rows.append({"case": path.stem, "trials": [_public(path)]})
     return {"rows": rows}
 
@@ -85,6 +91,7 @@ def run(trials, quick):
 def tables(result):
     lines = []
     for row in result["rows"]:
-        queries = [one["queries"] for one in row["trials"] if one["exact"]]
-        lines.append([row["case"], len(row["trials"]), len(queries), int(np.median(queries)) if queries else None])
-    return format_table(["model", "cases", "exact", "median queries"], lines)
+        found = [one for one in row["trials"] if one["exact"]]
+        medians = [float(np.median([one[key] for one in found])) if found else None for key in ("queries", "seconds")]
+        lines.append([row["case"], len(row["trials"]), len(found), *medians])
+    return format_table(["model", "cases", "exact", "median queries", "median seconds"], lines)

@@ -32,6 +32,7 @@ _STRAIGHT_CHORDS = 0.9  # share of chords that must agree: half of those far out
 _CHORDS = 64  # up to the farthest distance, whose middles a linear function meets (budget: 3 queries each)
 
 _NEAR_LINES = 4  # random lines near the center
+_LINES_IF_LOST = 16  # where values are lost on most of these lines (budget)
 _NEAR_POINTS = 161  # per line
 _NEAR_RANGE = 2.0  # standard deviations either way
 _NEAR_RANGE_CROWDED = 0.2  # `_NEAR_RANGE` if nearly all intervals contain an activation boundary
@@ -114,8 +115,9 @@ def classify_near_center(pre_activation, rng):
 
 def _classify_on_lines(pre_activation, rng, reach, scale):
     """See `classify_near_center`: on lines of half length `reach`, with errors that are `scale` times their bounds."""
-    n_zero = n_precise = n_bent = 0
-    for start, direction in rng.standard_normal((_NEAR_LINES, 2, pre_activation.n_inputs)):
+    n_zero = n_precise = n_bent = n_lines = 0
+    while n_lines < _NEAR_LINES or (n_precise < _MIN_PRECISE and n_lines < _LINES_IF_LOST):
+        n_lines, (start, direction) = n_lines + 1, rng.standard_normal((2, pre_activation.n_inputs))
         # Lines end at the border of an input range: points moved there one by one would bend them.
         ends = pre_activation.clip_to_range(np.stack([start - reach * direction, start + reach * direction]))
         Z, error = pre_activation.query(np.linspace(*ends, _NEAR_POINTS))

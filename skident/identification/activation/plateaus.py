@@ -15,6 +15,8 @@ _STEP = 1e-3  # standard deviations before that border at which the outputs are 
 _MIN_CHANGE = 1e-9  # of the outputs' spread over one step: units that saturate move by 1e-15 before they are constant
 _FULL_RATE = (1.8, 2.2)  # ratio of the changes over two steps and over one, of outputs that move at full rate
 _SIDEWAYS = 16  # points on the hyperplane of a border at which the change of slope is tested
+_FAR = 1e3  # standard deviations of points where further plateaus are those of clips, once one is detected
+_MORE = 500  # of these points (budget)
 _AWAY = (0.5, 100.0)  # how far away they are, in sqrt(D) standard deviations
 _SAME_BEND = 0.1  # relative difference of two changes of slope that are one unit's
 # Share of these points at which a unit's change of slope must recur: others may lie on two boundaries.
@@ -26,21 +28,30 @@ _MAJORITY = 0.5  # share of lines that decides
 def clipped_range(oracle, X, within=np.inf):
     """Bounds (low, high), (m_L,) each, to which a black box clips its outputs, infinite if none; None if it does not.
 
-    X (n, D) are standardized samples whose outputs are not all on plateaus; the bounds are in the black box's units.
-    A plateau is an extreme output at three distinct inputs or more, two of them `within` so many times ``sqrt(D)``
-    standard deviations: those farther out are mostly units that saturate. On lines from samples near the center, a
-    clipped output moves at full rate up to the border of the plateau, and the output of saturating units comes to rest
-    before it. Where all ReLU units of a layer are off, the output also moves at full rate up to a border, but that is
-    the hyperplane of a unit: it continues beside the plateau, with the same change of slope; that of a clip does not.
-    If all inputs are clipped, the border depends on one input only. Some 100 to 600 queries per plateau.
+    X (n, D) are standardized samples whose outputs are not all on plateaus; the bounds are in the black box's units. A
+    plateau is an extreme output at three distinct inputs or more. Those farther out than `within` times ``sqrt(D)``
+    standard deviations are mostly units that saturate, unless nearer ones are clips. On lines from samples near the
+    center, a clipped output moves at full rate up to the border of the plateau, and the output of saturating units
+    comes to rest before it. Where all ReLU units of a layer are off, the output also moves at full rate up to a border,
+    but that is the hyperplane of a unit: it continues beside the plateau, with the same change of slope; that of a clip
+    does not. If all inputs are clipped, the border depends on one input only. Some 100 to 600 queries per plateau.
     """
     low, high = np.full(oracle.n_outputs, -np.inf), np.full(oracle.n_outputs, np.inf)
-    for plateau in oracle.extremes.plateaus():
+
+    def n_near(plateau):
         distances = np.linalg.norm(oracle.from_inputs(plateau.inputs), axis=1)
-        if np.sum(distances <= within * np.sqrt(oracle.n_inputs)) < 2:
-            continue
+        return np.sum(distances <= within * np.sqrt(oracle.n_inputs))
+
+    near = [plateau for plateau in oracle.extremes.plateaus() if n_near(plateau) >= 2]
+    if any(_is_clipped(oracle, plateau, X, _SCREENING_LINES) for plateau in near):  # rare ones are far
+        oracle(_FAR * np.random.RandomState(0).standard_normal((_MORE, oracle.n_inputs)))
+        near = oracle.extremes.plateaus()
+    for plateau in near:
         if all(_is_clipped(oracle, plateau, X, n) for n in (_SCREENING_LINES, _DECIDING_LINES)):
             (high if plateau.side > 0 else low)[plateau.output] = plateau.value
+    for plateau in oracle.extremes.plateaus():  # those of other outputs at the same value, too far for lines
+        if plateau.value in (bound := high if plateau.side > 0 else low):
+            bound[plateau.output] = plateau.value
     return None if np.all(np.isinf(low) & np.isinf(high)) or np.any(low >= high) else (low, high)
 
 

@@ -11,7 +11,7 @@ from skident.network import FeedforwardNetwork, PartlyLinear, get_activation
 from skident.oracle import NotIdentified, OutOfBudgetError
 from skident.oracle.clipping import detect_clipped_inputs
 
-from ..attempt import Attempt, design_where_units_vary, max_error_over_deviation, polished_attempt
+from ..attempt import Attempt, design_where_units_vary, polished_attempt
 from ..constants import COARSE, COST_MARGIN
 from ..saturating.downstream import fit_smallest_downstream
 from ..saturating.noisy import find_noisy_network, queries_of_noisy_network
@@ -105,8 +105,7 @@ def _noisy_network(problem, first):
         entry["residual"] = None if found is None else found.scale
     if found is None:
         return None
-    held_out, method = problem.held_out, "saturation, noisy outputs"
-    error = max_error_over_deviation(held_out.outputs, found.network(held_out.inputs))
+    error, method = problem.held_out.error_of(found.network), "saturation, noisy outputs"
     return Attempt(found.network, error, "polish", found.scale, method, minimal=True, sample=found.sample)
 
 
@@ -115,6 +114,8 @@ def _best_network(problem, first):
     best, max_neurons = None, problem.options.max_neurons
     try:
         for candidate in _candidates(problem, first) if len(first.biases) <= max_neurons else ():
+            if candidate is None or sum(candidate.network.layer_widths[:-1]) > max_neurons + _SPARE_UNITS:
+                continue
             attempt = minimal_attempt(problem, candidate.network, candidate.residual, candidate.method)
             small = sum(attempt.network.layer_widths[:-1]) <= max_neurons
             if small and (best is None or attempt.error < best.error):
@@ -136,23 +137,28 @@ def _candidates(problem, first):
         return
     linear = problem.activations[1] == "identity"  # else rounding near the limits of the output hides ranks
     if linear:
-        yield from _second_layer(problem, second_layer_from_faces(problem, first))
+        yield _of(second_layer_from_faces(problem, first), second_layer_route)
     where = "stem" if m_1 <= FEW_UNITS else "vertices"
     view = exact_view(problem, first, None) or View(where, first)
     if view.second_width is not None:
-        yield from _three_hidden_layers_in_hidden_coordinates(problem, view)
+        yield _of(two_layers_in_hidden_coordinates(problem, view), hidden_coordinates_route)
         yield from _two_hidden_layers(problem, view, m_1, m_L)
     elif (square := square_view(problem, first)) is not None:
-        yield from _three_hidden_layers_in_hidden_coordinates(problem, square)
+        yield _of(two_layers_in_hidden_coordinates(problem, square), hidden_coordinates_route)
     _refuse_separate_inputs(problem, first)
     if not linear:
-        yield from _second_layer(problem, second_layer_from_faces(problem, first))
-    yield from _second_layer(problem, second_layer_from_fit(problem, first))
+        yield _of(second_layer_from_faces(problem, first), second_layer_route)
+    yield _of(second_layer_from_fit(problem, first), second_layer_route)
+    # Outputs behind an activation with unknown bounds are a hidden layer of as many units.
+    most = replace(problem.options, max_neurons=min(problem.options.max_neurons, 2 * m_1))
+    bounded = replace(problem, widths=(m_1, m_1, m_L, m_L), options=most)
+    for behind in ((m_L,), (1, m_L)) if linear and vertices_suffice(bounded) else ():
+        yield from _more_hidden_layers(bounded, View("vertices", first), (m_1, *behind, m_L), (len(behind),))
     # Behind a second layer of known width, or with one of unknown width.
-    for n_behind in (1, 2) if view.second_width is None else (2,):
-        if problem.out_of_time:
-            break
-        yield from _more_hidden_layers(problem, view, n_behind, m_1, m_L)
+    known = () if view.second_width is None else (1,)
+    for n_behind in (2,) if known else (1, 2):
+        widths = m_1, view.second_width or 1, *[1] * (n_behind - 1), m_L
+        yield from _more_hidden_layers(problem, view, widths, known)
 
 
 def _refuse_separate_inputs(problem, first):
@@ -181,48 +187,43 @@ def _one_hidden_layer(problem, first, m_1, m_L):
     """
     stage = "one hidden layer (vertices)"
     network, residual = fit_view(problem, View("vertices", first), (m_1, m_L), stage, m_1 * m_L)
-    if residual <= problem.fit_tol:
+    exact = problem.held_out.noise_std is None
+    if residual <= max(problem.fit_tol, 0.0 if exact else _POLISHABLE_NOISY):  # errors of logits differ from row to row
         rounded = 0.0 < problem.held_out.relative_noise <= _MAX_ROUNDING
         if rounded and network.output_activation == "identity":
             with problem.log.stage("first layer (profiles)", problem.oracle):
                 network = with_biases_from_profiles(problem.oracle, first, network, problem.rng)
         yield _Candidate(network, residual, "saturation, vertices")
-    return residual <= problem.fit_tol and problem.held_out.noise_std is None
+    return residual <= problem.fit_tol and exact
 
 
 def _two_hidden_layers(problem, view, m_1, m_L):
     widths = m_1, view.second_width, m_L
     network, residual = fit_view(problem, view, widths, "two hidden layers (interior)", _SMALL_SEARCH)
     polishable = _POLISHABLE if problem.held_out.noise_std is None else _POLISHABLE_NOISY
-    near = residual <= max(problem.fit_tol, view.tol, polishable)
-    if near and sum(widths[:-1]) <= problem.options.max_neurons:
+    if residual <= max(problem.fit_tol, view.tol, polishable):
         yield _Candidate(network, residual, "saturation, interior")
 
 
-def _three_hidden_layers_in_hidden_coordinates(problem, view):
-    found = two_layers_in_hidden_coordinates(problem, view)
-    if found is not None and sum(found.network.layer_widths[:-1]) <= problem.options.max_neurons:
-        yield _Candidate(found.network, found.residual, hidden_coordinates_route)
+def _of(found, route):
+    """The candidate of a `RecoveredNetwork`; None if there is none."""
+    return None if found is None else _Candidate(found.network, found.residual, route)
 
 
-def _second_layer(problem, found):
-    if found is not None and sum(found.network.layer_widths[:-1]) <= problem.options.max_neurons:
-        yield _Candidate(found.network, found.residual, second_layer_route)
-
-
-def _more_hidden_layers(problem, view, n_behind, m_1, m_L):
-    at_least = problem.architecture((m_1, view.second_width or 1, *[1] * (n_behind - 1), m_L))
-    if sum(at_least.widths[:-1]) > problem.options.max_neurons:
+def _more_hidden_layers(problem, view, widths, exact):
+    """Networks of at least these widths, `exact` ones of layers (from 0)."""
+    at_least = problem.architecture(widths)
+    if sum(widths[:-1]) > problem.options.max_neurons or problem.out_of_time:
         return
-    with problem.log.stage(f"{n_behind + 1} hidden layers ({view.where})", problem.oracle, unit="starts") as entry:
+    with problem.log.stage(f"{len(widths) - 1} hidden layers ({view.where})", problem.oracle, unit="starts") as entry:
         network, residual = fit_smallest_downstream(
             problem.oracle,
             view.first,
             view.where,
             at_least,
             problem.rng,
-            second_known=view.second_width is not None,
-            max_neurons=problem.options.max_neurons + _SPARE_UNITS - m_1,
+            exact=exact,
+            max_neurons=problem.options.max_neurons + _SPARE_UNITS - widths[0],
             search=problem.search(_DEEP_SEARCH, max(problem.fit_tol, view.tol), entry["progress"]),
         )
         entry["residual"] = residual

@@ -7,7 +7,7 @@ import numpy as np
 from skident.linalg import lapack
 from skident.network import FeedforwardNetwork
 
-from ..attempt import Attempt, error_on_held_out, relative_to_deviation
+from ..attempt import Attempt, relative_to_deviation
 
 __all__ = ["METHOD"]
 
@@ -43,7 +43,7 @@ class LinearFit:
             samples = _coarse_samples(problem, _PER_INPUT) if coarse else _samples(problem)
             A, entry["residual"] = _fit(*samples)
         network = FeedforwardNetwork([A[:-1]], [A[-1]], "identity", "identity")
-        error = error_on_held_out(problem, network(problem.held_out.inputs))
+        error = problem.held_out.error_of(network)
         if error >= problem.accepted_error and problem.activations[0] != "identity":
             return None
         return Attempt(network, error, "linear", entry["residual"], self.name, minimal=True)
@@ -58,8 +58,8 @@ def _samples(problem):
 def _coarse_samples(problem, n):
     """Inputs (k, D) with logits (k, m_L) of rounded probabilities that are not lost, and bounds of their errors."""
     oracle, n = problem.oracle, n * (problem.oracle.n_inputs + 1)
-    U = problem.rng.choice(_SPREADS, (n, 1)) * problem.rng.standard_normal((n, oracle.n_inputs))
-    Y, error = oracle.query(oracle.clip_to_range(U))
+    U = oracle.clip_to_range(problem.rng.choice(_SPREADS, (n, 1)) * problem.rng.standard_normal((n, oracle.n_inputs)))
+    Y, error = oracle.query(U)
     kept = error <= _BIASED
     return U[kept], Y[kept], error[kept, None]
 

@@ -137,7 +137,7 @@ class NearData:
             if not improved or least < problem.accepted_error:
                 break
         left = Prediction(network, _spectrum(problem, network, np.random.RandomState(0)))
-        error = max_error_over_deviation(problem.held_out.outputs, network(problem.held_out.inputs))
+        error = problem.held_out.error_of(network)
         evidence = {"determined": left.share, "spectrum": left.spectrum}
         # Whether fewer units would suffice is undetermined as well.
         said = {"minimal": True, "caveat": str(left), "evidence": evidence}

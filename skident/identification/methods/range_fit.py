@@ -1,4 +1,4 @@
-"""Smooth networks of unknown widths within an input range: the smallest fit of one hidden layer, then of two."""
+"""Smooth networks from outputs near the data alone, within an input range or between clips: the smallest fit."""
 
 from __future__ import annotations
 
@@ -18,22 +18,24 @@ _FIRST_STARTS = 24  # of narrow fits: a tenth of a second each, a hundredth of t
 # Hidden layers, and hidden units at most: fits of two layers may end in local minima, and have other starts then; wide
 # ones of one layer take minutes, and come last. More layers have too many local minima.
 _PASSES = ((1, 16), (2, np.inf), (2, np.inf), (1, np.inf))
+_MOST_CLIPPED = 20  # hidden units at most behind clips: larger networks take minutes and mostly fail (honesty/clipped)
 
 
 class RangeFit:
-    """The smallest network that fits outputs within the input range, by wide fits from random starts, and pruning."""
+    """The smallest network that fits outputs near the data, by wide fits from random starts, and pruning."""
 
-    name = "fit within the input range"
+    name = "fit near the data"
 
     def refuses(self, problem):
         """See `Method`."""
-        return None if problem.widths is None else "widths are given."
+        return None
 
     def run(self, problem, step, state):
         """See `Method`; `NotIdentified` if no network with up to two hidden layers explains the outputs."""
-        best, least = None, np.inf
+        best, least, clipped = None, np.inf, problem.oracle.output_bounds is not None
+        limit = min(problem.max_neurons(), _MOST_CLIPPED if clipped and problem.widths is None else np.inf)
         for n_hidden, most in _PASSES if problem.discover else _PASSES[-1:]:
-            network, residual = _smallest(problem, n_hidden, min(most, problem.max_neurons()))
+            network, residual = _smallest(problem, n_hidden, min(most, limit))
             if network is not None:
                 found = minimal_attempt(problem, network, residual, self.name)
                 best = found if best is None or found.error < best.error else best
@@ -45,9 +47,9 @@ class RangeFit:
         raise NotIdentified(
             "range",
             "units",
-            f"no {problem.activations[0]} network with one or two hidden layers was recovered from outputs within "
-            f"input_range (relative residual {least:.1e}). Give activation and layer_widths, widen input_range, or "
-            "raise max_seconds.",
+            f"{'no network fits the outputs between the plateaus' if clipped else 'no network fits the outputs'} "
+            f"(activation {problem.activations[0]!r}, relative residual {least:.1e}): give activation, layer_widths"
+            f"{'' if clipped else ', widen input_range'}, or raise max_seconds.",
         )
 
 
@@ -55,9 +57,9 @@ METHOD = RangeFit()
 
 
 def _smallest(problem, n_hidden, max_neurons):
-    """The smallest network of `n_hidden` hidden layers that explains samples in range, or None, and its residual."""
+    """The smallest network of `n_hidden` hidden layers, or of given widths, that explains samples; and its residual."""
     oracle, rng = problem.oracle, problem.rng
-    architecture = problem.architecture((*[1] * n_hidden, oracle.n_outputs))
+    architecture = problem.architecture(problem.widths or (*[1] * n_hidden, oracle.n_outputs))
     parts = []
 
     def draw(n):
@@ -76,6 +78,7 @@ def _smallest(problem, n_hidden, max_neurons):
             oracle.n_inputs,
             architecture,
             rng,
+            exact=() if problem.widths is None else range(len(problem.widths) - 1),
             max_neurons=max_neurons,
             limits=replace(limits, n_first=_FIRST_STARTS),
         )

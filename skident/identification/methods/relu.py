@@ -10,7 +10,7 @@ import numpy as np
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, OutOfBudgetError
 
-from ..attempt import Attempt, max_error_over_deviation
+from ..attempt import Attempt
 from ..constants import AT_ONCE, NEARLY_RIGHT
 from ..piecewise.engine import find_piecewise_network, validate_relu_layers
 from ..piecewise.kernel.output_error import DeepProbe, probe_of
@@ -370,7 +370,7 @@ def _attempt(problem, network, minimal, caveat, evidence):
     """The attempt, with counts of units that never change; leaky units with slope 0 become ReLU units."""
     if problem.detected is not None and getattr(network.activations[0], "negative_slope", None) == 0.0:
         network = FeedforwardNetwork(network.weights, network.biases, "relu")
-    error = max_error_over_deviation(problem.held_out.outputs, network(problem.held_out.inputs))
+    error = problem.held_out.error_of(network)
     evidence = {**evidence, **_count_constant_units(problem, network)}
     return Attempt(network, error, "boundaries", error, METHOD.name, minimal=minimal, caveat=caveat, evidence=evidence)
 

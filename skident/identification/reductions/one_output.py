@@ -6,15 +6,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skident.budget.constants import EPS, ROUNDS
+from skident.budget.constants import EPS, MANY_ROUNDS
 from skident.linalg import lapack
 from skident.network import FeedforwardNetwork
 from skident.oracle import Oracle
 
 from ..activation import between_plateaus
 from ..activation.outputs import inverse
-from ..attempt import max_error_over_deviation
-from ..constants import PROBED, SPREADS
+from ..constants import PROBED
 from ..query_points import evenly_spaced_rows
 
 __all__ = ["OneOutput", "standardized", "through_one"]
@@ -57,12 +56,12 @@ class OneOutput:
 
     def invert(self, problem, attempt):
         """The attempt with all outputs: their coefficients by least squares, weighted by the errors of the values."""
-        one, held_out = attempt.network, problem.held_out
+        one = attempt.network
         last = _last_hidden(one)
         coef = _coefficients(problem, self.outputs, last)
         names = one.activations[0], problem.activations[1]
         network = FeedforwardNetwork([*one.weights[:-1], coef[:-1]], [*one.biases[:-1], coef[-1]], *names)
-        error = max_error_over_deviation(held_out.outputs, network(held_out.inputs))
+        error = problem.held_out.error_of(network)
         return replace(attempt, network=network, error=error, sample=None, extractor=None, completion=None)
 
 
@@ -107,12 +106,17 @@ def _last_hidden(network):
 
 
 def _coefficients(problem, outputs, last):
-    """Coefficients (m + 1, m_L) of all outputs over the last hidden layer, from as many samples as these need."""
+    """Coefficients (m + 1, m_L) of all outputs over the last hidden layer, from as many samples as these need.
+
+    Each round draws farther: some outputs are not lost there alone.
+    """
     oracle, rng, activation = problem.oracle, problem.rng, problem.activations[1]
     m = last(np.zeros((1, oracle.n_inputs))).shape[1]
     n, U, Y = int(_PER_COEFFICIENT * m), np.empty((0, oracle.n_inputs)), None
-    for _ in range(ROUNDS + 1):
-        new = oracle.clip_to_range(rng.choice(SPREADS, (n, 1)) * rng.standard_normal((n, oracle.n_inputs)))
+    for farther in range(MANY_ROUNDS + 1):
+        new = oracle.clip_to_range(
+            np.exp(rng.uniform(0.0, 1.0 + farther, (n, 1))) * rng.standard_normal((n, oracle.n_inputs))
+        )
         Y = oracle(new) if Y is None else np.concatenate([Y, oracle(new)])
         U = np.concatenate([U, new])
         H = last(U)

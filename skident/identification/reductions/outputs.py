@@ -31,7 +31,11 @@ _FAR = (1e3, 1e5)  # standard deviations at which units that grow bring outputs 
 _NEAR = (1.0, 10.0, 100.0)  # at which exponentials of units that grow differ most
 _SAMPLES = 60  # per distance (budget)
 _SCREENED = 15  # of these, at two of which at least every output is at either bound
-_AT_BOUND = 0.2  # share of far outputs at a bound: units that are off leave some of them
+_AT_BOUNDS = 0.4  # share of far outputs at either bound: units that are off leave some; twice as many at one alone
+_INSIDE = 0.2  # share of near outputs between the bounds
+_ACROSS = 2.0  # standard deviations on either side of the center, of lines between the bounds
+_POINTS = 64  # on either side
+_AGREE = 1e-9  # relative error of a bound that decides, and difference of two that agree: chance leaves 1e-4
 _FEWEST = 3  # of them at each bound: one is the largest of all
 _APPROACHING = (3.0, 10.0, 30.0)  # standard deviations at which some outputs are near a bound, but not at it
 _NEAR_BOUND = 1e-4  # distance from a bound over the range, and share of outputs at which clips come as near
@@ -183,9 +187,6 @@ class ActivatedOutputs(Outputs):
 class SigmoidOutputs(ActivatedOutputs):
     """Several outputs behind a sigmoid, which keeps small probabilities to full relative precision."""
 
-    def __init__(self):
-        super().__init__("sigmoid")
-
     @classmethod
     def accepts(cls, oracle, Y):
         """Whether several outputs between 0 and 1, which do not sum to 1, come near these limits, but not to them."""
@@ -195,7 +196,7 @@ class SigmoidOutputs(ActivatedOutputs):
         if far is None or far.min() < 0.0 or far.max() > 1.0:
             return None
         gap = np.minimum(far, 1.0 - far)
-        return cls() if np.sum((gap > 0.0) & (gap < _NEAR_BOUND)) >= _FEWEST else None
+        return cls("sigmoid") if np.sum((gap > 0.0) & (gap < _NEAR_BOUND)) >= _FEWEST else None
 
     def kept(self, Y):
         """As above: large log-odds are lost, but not small ones."""
@@ -239,54 +240,70 @@ class ClippedOutputs(Outputs):
 
 @dataclass(frozen=True)
 class BoundedOutputs(Outputs):
-    """Outputs ``low + (high - low) (g + 1) / 2`` of values g between -1 and 1, with bounds (m_L,) of their own."""
+    """Outputs ``low + (high - low) (g + 1) / 2`` of values g between -1 and 1, with bounds (m_L,) of their own.
+
+    `inexact` is the error of the bounds over their distance.
+    """
 
     low: np.ndarray
     high: np.ndarray
+    inexact: float = EPS
 
     def __str__(self):
         return f"outputs between {np.array2string(self.low, precision=4)} and {np.array2string(self.high, precision=4)}"
 
     @classmethod
     def accepts(cls, oracle, Y):
-        """The bounds if every output of far samples is at one of two values, or constant; Y (n, m_L) are near ones."""
+        """The bounds if outputs of far samples are at one of two values, or constant; Y (n, m_L) are near ones."""
         for n in (_SCREENED, _SAMPLES):
             far = _samples(oracle, _FAR, n)
-            if far is None or any(np.sum(y == y.min()) == 1 or np.sum(y == y.max()) == 1 for y in far.T):
+            if far is None or any(np.sum(y == y.min()) == 1 == np.sum(y == y.max()) for y in far.T):
                 return None
-        low, high = (bound(np.concatenate([Y, far]), axis=0) for bound in (np.min, np.max))
-        error = _rounding(low, high)
-        constant = high - low <= error
-        at = np.sum(far <= low + error, axis=0), np.sum(far >= high - error, axis=0)
-        inside = np.mean((low + error < Y) & (high - error > Y), axis=0)
-        bounded = (np.minimum(*at) >= _FEWEST) & (sum(at) > 2 * _AT_BOUND * len(far)) & (inside > _AT_BOUND)
+        low, high, error = _extremes(Y, far)
         nearer, farther = np.split(far, len(_FAR))
         settled = (np.abs(nearer - farther) <= error) & (low + error < farther) & (high - error > farther)
-        bounded &= np.sum(settled, axis=0) < _FEWEST  # else units saturate, and the outputs are linear in them
-        bounded &= high - low > _LEAST_RANGE * np.maximum(np.abs(low), np.abs(high))
-        usual = np.all(high == 1.0) and (np.all(low == -1.0) or np.all(low == 0.0))  # an activation has these limits
-        if (
-            usual
-            or constant.all()
-            or not np.all(bounded | constant)
-            or (len(low) > 1 and are_probabilities(Y, SUM_TOL))
-        ):
+        # Where all ReLU units are off, outputs settle at one value; at several, units saturate.
+        grow = [len(np.unique(y[k])) < 2 for y, k in zip(farther.T, settled.T, strict=True)]
+        far = far[~np.tile(settled.any(axis=1), len(_FAR))]
+        low, high, error = _extremes(Y, far)
+        constant = high - low <= error
+        at = np.array([np.sum(far <= low + error, axis=0), np.sum(far >= high - error, axis=0)])
+        missing = (at < _FEWEST) & ~constant
+        one_sided = missing.any(axis=0)
+        bounded = grow & (at.sum(axis=0) > _AT_BOUNDS * (1.0 + one_sided) * len(far))
+        if constant.all() or not np.all(bounded | constant) or (len(low) > 1 and are_probabilities(Y, SUM_TOL)):
             return None
-        Y = _samples(oracle, _APPROACHING)
-        gap = np.minimum(Y - low, high - Y)[:, bounded]
-        near = (gap > error[bounded]) & (gap < _NEAR_BOUND * (high - low)[bounded])
-        if np.mean(near) < _MORE_NEAR * _NEAR_BOUND:  # clipped
-            return None
-        return cls(np.where(constant, low - 1.0, low), np.where(constant, low + 1.0, high))
+        inexact = EPS
+        if one_sided.any():
+            ranges, errors = _ranges_of_tails(oracle, np.where(missing[0], high, low), error)
+            low, high = np.where(missing[0], high - ranges, low), np.where(missing[1], low + ranges, high)
+            inexact = np.max(errors, where=one_sided, initial=EPS)
+        found = cls(np.where(constant, low - 1.0, low), np.where(constant, low + 1.0, high), inexact)
+        return found if found._is_approached(oracle, Y, constant, one_sided) else None
+
+    def _is_approached(self, oracle, Y, constant, one_sided):
+        """Whether bounds are those of no activation, and Y (n, m_L) are between them and come near, as no clip does."""
+        low, high, error = self.low, self.high, _rounding(self.low, self.high)
+        inside = np.mean((low + error < Y) & (high - error > Y), axis=0) > _INSIDE
+        inside &= high - low > _LEAST_RANGE * np.maximum(np.abs(low), np.abs(high))
+        same = error + self.inexact * (high - low)
+        usual = [np.all(np.abs([low - at, high - 1.0]) <= same) for at in (-1.0, 0.0)]  # an activation has these
+        if any(usual) or not np.all(inside | constant):
+            return False
+        gap = np.minimum((Y := _samples(oracle, _APPROACHING)) - low, high - Y)
+        near = (gap > error) & (gap < _NEAR_BOUND * (high - low))
+        clear = near[:, ~(constant | one_sided)]
+        return bool(np.sum(clear) >= _MORE_NEAR * _NEAR_BOUND * clear.size)
 
     @property
     def roundings(self):
-        """As above: bounds that are near each other."""
-        return float(np.max(2.0 * np.maximum(np.abs(self.low), np.abs(self.high)) / (self.high - self.low)))
+        """As above: bounds that are near each other, or inexact."""
+        near = np.max(2.0 * np.maximum(np.abs(self.low), np.abs(self.high)) / (self.high - self.low))
+        return float(max(near, self.inexact / EPS))
 
     def refuted(self, Y):
         """Whether outputs leave the bounds."""
-        error = _rounding(self.low, self.high)
+        error = _rounding(self.low, self.high) + self.inexact * (self.high - self.low)
         return np.any((self.low - error > Y) | (self.high + error < Y))
 
     def before(self, Y, X=None):
@@ -304,9 +321,44 @@ class BoundedOutputs(Outputs):
         return FeedforwardNetwork([*W, w * half], [*b, c * half + middle], network.activations[0], clip(*limits))
 
 
+def _extremes(*parts):
+    """Least and largest outputs (m_L,) of parts (n, m_L), and their rounding."""
+    low, high = (bound(np.concatenate(parts), axis=0) for bound in (np.min, np.max))
+    return low, high, _rounding(low, high)
+
+
 def _rounding(low, high):
     """Rounding of outputs between bounds (m_L,)."""
     return ROUNDINGS * EPS * np.maximum(np.abs(low), np.abs(high))
+
+
+def _ranges_of_tails(oracle, known, error):
+    """Distances (m_L,) of bounds of tanh outputs from `known` ones, and their relative errors; nan if lines disagree.
+
+    Where the values before tanh are straight, ``1 / |y - known|`` is ``1 / range`` plus an exponential: three points of
+    a line determine it, and other lines agree.
+    """
+    steps = np.linspace(-_ACROSS, _ACROSS, 2 * _POINTS + 1)
+    u = 1.0 / np.maximum(np.abs(_samples(oracle, steps, _SCREENED) - known), error).reshape(len(steps), -1, len(known))
+    parts = []
+    for h in 2 ** np.arange(int(np.log2(_POINTS))):
+        a, b, c = u[: -2 * h], u[h:-h], u[2 * h :]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            x = b + (a - b) * (c - b) / (a + c - 2.0 * b)
+            lost = np.abs(c - x) * a**2 + np.abs(a - x) * c**2 + 2.0 * np.abs(b - x) * b**2
+            parts.append(np.stack([x, error * lost / np.abs((a + c - 2.0 * b) * x)]).reshape(2, -1, len(known)))
+    return np.array([_agreed(*part) for part in np.moveaxis(np.concatenate(parts, axis=1), -1, 0)]).T
+
+
+def _agreed(x, error):
+    """The inverse of the number x (n,) of least relative error among those that most others equal, and that error."""
+    x, error = np.array(sorted(zip(x[error < _AGREE], error[error < _AGREE], strict=True))).reshape(-1, 2).T
+    first, last = (np.searchsorted(x, x * (1.0 + side * _AGREE)) for side in (-1.0, 1.0))
+    if np.max(last - first, initial=0) < _FEWEST:
+        return np.nan, np.nan
+    most = int(np.argmax(last - first))
+    best = first[most] + int(np.argmin(error[first[most] : last[most]]))
+    return 1.0 / x[best], error[best]
 
 
 @dataclass(frozen=True)

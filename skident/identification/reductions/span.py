@@ -68,13 +68,14 @@ class FirstLayerSpan:
         oracle, held_out = problem.oracle.within(self.unit * self.basis), problem.held_out
         inputs = held_out.inputs[::2] @ self.basis / self.unit
         inputs[len(inputs) // 2 :] = problem.rng.standard_normal(inputs[len(inputs) // 2 :].shape)
-        held_out = replace(held_out, inputs=inputs, outputs=oracle(inputs))
+        outputs, bounds = oracle.query(inputs)
+        held_out = replace(held_out, inputs=inputs, outputs=outputs, bounds=bounds)
         X = problem.oracle.from_inputs(problem.X) @ self.basis / self.unit
         return replace(problem, oracle=oracle, X=X, held_out=held_out)
 
     def invert(self, problem, attempt):
         """The attempt in all inputs, corrected outside of the span."""
-        oracle, B, held_out = problem.oracle, self.basis, problem.held_out
+        oracle, B = problem.oracle, self.basis
         network = attempt.network.with_parameters(
             [B @ attempt.network.weights[0] / self.unit, *attempt.network.weights[1:]], attempt.network.biases
         )
@@ -86,7 +87,7 @@ class FirstLayerSpan:
                     network = lifted(oracle, network, B, problem.rng, accepted)
             except OutOfBudgetError as error:
                 oracle.exhausted = str(error)
-        error = max_error_over_deviation(held_out.outputs, network(held_out.inputs))
+        error = problem.held_out.error_of(network)
         sample = attempt.sample
         sample = None if sample is None else FitSample(self.unit * sample.inputs @ B.T, sample.outputs, sample.std)
         return replace(attempt, network=network, error=error, sample=sample, extractor=None, completion=None)

@@ -169,17 +169,16 @@ def _query_near_hyperplanes(oracle, first, n, rng):
     return _precise_samples(oracle, U, U)
 
 
-def fit_smallest_downstream(oracle, first, region, at_least, rng, *, second_known=False, max_neurons=200, search=None):
+def fit_smallest_downstream(oracle, first, region, at_least, rng, *, exact=(), max_neurons=200, search=None):
     """As `fit_downstream`, with the smallest hidden widths, at least those of `at_least`; None if there are none.
 
-    `second_known` says that `at_least` gives the second layer's width exactly; `max_neurons` bounds the hidden units
-    downstream of the first layer.
+    `exact` lists the hidden layers (from 1, the second one) whose width `at_least` gives exactly; `max_neurons` bounds
+    the hidden units downstream of the first layer.
     """
     draw = _sampler(oracle, first, region, at_least.activation, rng)
     find = functools.partial(fit_smallest_network, max_neurons=max_neurons, limits=search)
     if region == "stem":
-        stem, exact = (first.weights, first.biases), (1,) if second_known else ()
-        return find(draw, oracle.n_inputs, at_least, rng, stem=stem, exact=exact)
-    exact = (0,) if second_known else ()
+        return find(draw, oracle.n_inputs, at_least, rng, stem=(first.weights, first.biases), exact=exact)
+    exact = [layer - 1 for layer in exact]
     network, residual = find(draw, len(first.biases), at_least.after_first_layer(), rng, exact=exact)
     return (None if network is None else _joined(first, network)), residual

@@ -248,3 +248,68 @@ def test_linear_classifiers_of_rounded_probabilities(decimals, n_classes, rng):
     assert found.report_.agrees and len(found.layer_widths_) == 1
     true = W[:, 1:] - W[:, :1] if n_classes == 2 else W - W.mean(axis=1, keepdims=True)
     assert np.abs(found.network_.weights[0] - true).max() < 0.5 * 10.0**-decimals
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_bounds_that_far_outputs_do_not_reach(seed, rng):
+    """Far out, one output is at its lower bound alone, and another one at its upper bound."""
+    network = make_network((5, 6, 3), activation="relu", output_activation="identity", random_state=seed)
+    network = network.with_parameters(
+        [network.weights[0], network.weights[1] * [1.0, 0.0, 0.0] + np.outer(np.full(6, 0.4), [0.0, 1.0, -1.0])],
+        [network.biases[0], network.biases[1] + [0.0, -1.0, 1.0]],
+    )
+    found = accepted(BoundedOutputs, lambda X: bounded(network(X)))
+    np.testing.assert_allclose(found.low, LOW, atol=1e-10)
+    np.testing.assert_allclose(found.high, HIGH, atol=1e-10)
+    assert found.roundings < 1e6
+
+
+def test_rays_on_which_all_units_are_off_show_no_bound(rng):
+    """There, one output is larger than anywhere else; all other far outputs are at its lower bound."""
+    network = make_network((5, 3, 3), activation="relu", output_activation="identity", random_state=0)
+    last = np.column_stack([[1.0, -1.0, 0.5], [-1.0, 1.0, 0.5], np.full(3, -1.0)])
+    network = network.with_parameters([network.weights[0], last], [network.biases[0], np.array([0.1, 0.2, 0.4])])
+    found = accepted(BoundedOutputs, lambda X: bounded(network(X)))
+    np.testing.assert_allclose([found.low, found.high], [LOW, HIGH], atol=1e-9)
+
+
+@pytest.mark.parametrize("widths", [(1, 1), (2, 1), (2, 2)])
+def test_units_that_saturate_are_no_bounds(widths, rng):
+    model, X = model_of(lambda Z: Z + 3.0, widths, "tanh", 1), rng.standard_normal((100, 5))
+    found = NetworkIdentifier(model, random_state=0).fit(X)
+    assert found.report_.exact and found.layer_widths_ == widths and found.report_.reductions == []
+
+
+@pytest.mark.parametrize("shape", [(5, 6, 2), (8, 9, 5, 3)])
+def test_bounds_behind_saturating_units_are_a_hidden_layer(shape, rng):
+    """Far outputs do not reach their bounds: as many further units as outputs."""
+    network, m = make_network(shape, output_activation="identity", random_state=0, bias_scale=0.3), shape[-1]
+    model, X = (lambda X: bounded(network(X)[:, [0, 1, -1]])[:, :m]), rng.standard_normal((99, shape[0]))
+    found = NetworkIdentifier(model, random_state=0).fit(X)
+    assert found.report_.exact and found.layer_widths_ == (*shape[1:], m)
+    np.testing.assert_allclose(found.predict(X), model(X), atol=1e-9)
+
+
+def test_an_output_that_is_rarely_active_among_relu_outputs(rng):
+    """No sample near the center shows it, so that its coefficients come from far ones, and its clip from the others."""
+    network = make_network((8, 6, 3), activation="relu", output_activation="identity", random_state=4)
+    shift = [0.0, 0.0, np.max(network(rng.standard_normal((2000, 8)))[:, 2])]
+    model, X = (lambda X: np.maximum(network(X) - shift, 0.0)), rng.standard_normal((100, 8))
+    found = NetworkIdentifier(model, random_state=0).fit(X)
+    far = 100.0 * rng.standard_normal((100, 8))
+    assert found.report_.exact and model(far)[:, 2].max() > 0.0
+    np.testing.assert_allclose(found.predict(far), model(far), atol=1e-8)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_probabilities_in_single_precision_are_weighted_by_their_errors(seed, rng):
+    """Rounding of a probability near 1 is a thousand times that of others: log-odds of standard deviation 8."""
+    network = make_network((8, 6, 1), output_activation="identity", random_state=seed)
+    X = rng.standard_normal((200, 8))
+    size = 8.0 / network(X).std()
+    model = lambda X: expit(size * network(X.astype(np.float32)).astype(np.float32))[:, 0]  # noqa: E731
+    with pytest.warns(ConvergenceWarning, match="noise or rounding"):
+        found = NetworkIdentifier(model, response_method="predict_proba", random_state=0).fit(X)
+    assert found.report_.agrees and found.layer_widths_ == (6, 1)
+    near = X[np.abs(size * network(X))[:, 0] < 5.0].astype(np.float32)
+    assert np.abs(found.network_(near) - size * network(near)).max() < 1e-4

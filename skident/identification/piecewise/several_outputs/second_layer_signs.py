@@ -53,5 +53,5 @@ def _robust_signs(Z, left, U):
         if determined(signs):
             break
         errors = np.linalg.norm(left - (A @ solution).reshape(left.shape), axis=1)
-        weights = 1.0 / np.sqrt(np.maximum(errors, _LEAST_ERROR * errors.max()))
+        weights = 1.0 / np.sqrt(np.maximum(errors, max(_LEAST_ERROR * errors.max(), TINY)))
     return signs
