@@ -136,7 +136,7 @@ def test_smallest_network_downstream(region):
     at_least = Architecture((6, n_next or 1, 3), "tanh", "tanh")
     search = StartLimits(8, tol=1e-6)
     found, residual = fit_smallest_downstream(
-        oracle, first, region, at_least, state, second_known=n_next is not None, search=search
+        oracle, first, region, at_least, state, exact=() if n_next is None else (1,), search=search
     )
     assert residual < 1e-6 and found.layer_widths == (6, 4, 3)
 
