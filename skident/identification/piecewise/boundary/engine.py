@@ -18,7 +18,6 @@ from .checks import bisected_near, wrong_boundary_points
 from .first_layer import first_layer
 from .logits import MAX_UNKNOWNS, NULL_TOL, Logits, null_space, refined, separating
 from .missing_unit import with_missing_unit
-from .points import random_crossings
 from .search import Search
 from .span import corrected, within_span
 from .two_units import without_linear_part
@@ -137,9 +136,7 @@ def _starts(search):
 
 
 def _crossings(search, n):
-    X, pairs, U = random_crossings(search.labels, n, search.rng)
-    search.remember(X, pairs)
-    return list(zip(X, pairs, U, strict=True))
+    return list(zip(*search.cross(n), strict=True))
 
 
 def _lines(labels, n):

@@ -47,7 +47,18 @@ class Search:
         self._known = ([], []) if earlier is None else earlier.evidence()
         self.units, self.surfaces, self.points, self.pairs = Units(labels.n_features), [], [], []
         self.facets, self._failed, self._waiting, self._tested = [], [], [], 0
-        self.scattered = self.curved = self.random = self._refined = 0
+        self.scattered = self.curved = self._refined = 0
+        self.crossings = []
+
+    def cross(self, n, start=None):
+        """Boundary points on random segments: points (k, D), pairs (k, 2), directions; they are kept."""
+        X, pairs, U = random_crossings(self.labels, n, self.rng, start)
+        self.remember(X, pairs)
+        self.crossings.extend(zip(X, pairs, U, strict=True))
+        return X, pairs, U
+
+    def _places(self):
+        return np.array([x for x, _, _ in self.crossings])
 
     def remember(self, X, pairs):
         """Keep boundary points."""
@@ -265,7 +276,7 @@ class Search:
             jump = surface.plane - other.plane
             if other.explains(x) or self.units.knows(jump / np.linalg.norm(jump[:-1])):
                 return
-            hits, total = bends_along(self.labels, jump / np.linalg.norm(jump[:-1]), self.rng, _EXAMINED)
+            hits, total = bends_along(self.labels, jump / np.linalg.norm(jump[:-1]), self._places(), self.rng, _EXAMINED)
             if 0 < hits == total and self._learn_jump(other, x, jump):
                 surface.learn(-1, other.coef[-1], surface.signs(x)[-1])
             return
@@ -285,7 +296,7 @@ class Search:
             return
         end = min(len(H), _MAX_TESTED + len(self.units.pending))
         for k in range(self._tested, end):
-            hits, total = bends_along(self.labels, H[k], self.rng, _EXAMINED, rough=True)
+            hits, total = bends_along(self.labels, H[k], self._places(), self.rng, _EXAMINED, rough=True)
             if total == _EXAMINED and hits == 0:
                 raise NotIdentified(
                     "boundary", "deep", "the decision boundary bends on parts of hyperplanes only: the model has more "
@@ -302,12 +313,10 @@ class Search:
         K = len(self.labels.classes)
         needed = (K - 1) * (len(self.units.hyperplanes) + self.labels.n_features + 1) + _SPARE
         unknowns = needed + self.units.hyperplanes.size
-        needed = max(needed - self.random, unknowns - len(self.points)) + len(self.points)
+        needed = max(needed - len(self.crossings), unknowns - len(self.points)) + len(self.points)
         for _ in range(20):
             if len(self.points) >= needed:
                 return
             counts = np.bincount(np.ravel(self.pairs).astype(int), minlength=K) if self.pairs else np.zeros(K)
             rarest = int(np.argmin(counts)) if K > 2 else None
-            X, pairs, _ = random_crossings(self.labels, min(needed - len(self.points), 60), self.rng, rarest)
-            self.remember(X, pairs)
-            self.random += len(X)
+            self.cross(min(needed - len(self.points), 60), rarest)

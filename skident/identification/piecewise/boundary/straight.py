@@ -21,21 +21,30 @@ _BEND = 10.0  # straight deviations from which the boundary bends
 _BISECTED = 0.1  # error of these points, over the deviation
 
 
-def bends_along(labels, w, rng, wanted=5, rough=False):
-    """Number of places on the hyperplane w (r + 1,) at which the boundary bends, and number of places examined."""
+def bends_along(labels, w, points, rng, wanted=5, rough=False):
+    """Number of places on the hyperplane w (r + 1,) at which the boundary bends, and number of places examined.
+
+    Segments within it start and end at random inputs and below boundary points (n, r): a class may be rare.
+    """
     tol = _ROUGHLY_STRAIGHT if rough else _STRAIGHT
     n, offset = w[:-1], w[-1]
     hits = total = tried = 0
     for _ in range(_MAX_DRAWS):
-        ends = labels.draw(2 * _N_SEGMENTS, rng, WITHIN_RADII)
+        ends = labels.draw(_N_SEGMENTS, rng, WITHIN_RADII)
+        if len(points):
+            ends = np.vstack([ends, points[rng.randint(len(points), size=_N_SEGMENTS)]])
+        ends = rng.permutation(ends)
         ends = ends - np.outer(ends @ n + offset, n)
-        P, U = ends[::2], ends[1::2] - ends[::2]
-        p, q = labels(P), labels(P + U)
-        i = np.flatnonzero((p != q) & (p >= 0) & (q >= 0))[: wanted - total]
+        seen = labels(ends)
+        differ = (seen[:, None] != seen) & (seen[:, None] >= 0) & (seen >= 0)
+        i = np.argsort(np.where(np.any(differ, axis=1), np.sum(seen[:, None] == seen, axis=1), len(seen)))
+        i = [k for k in i if np.any(differ[k])][: wanted - total]
         if not len(i):
             continue
-        t, below, above = bisect(labels, P[i], U[i], 0.0, 1.0, p[i])
-        X, U = P[i] + t[:, None] * U[i], U[i] / np.linalg.norm(U[i], axis=1)[:, None]
+        j = [rng.choice(np.flatnonzero(differ[k])) for k in i]
+        P, U = ends[i], ends[j] - ends[i]
+        t, below, above = bisect(labels, P, U, 0.0, 1.0, seen[i])
+        X, U = P + t[:, None] * U, U / np.linalg.norm(U, axis=1)[:, None]
         bent = _bent(labels, X, U, n, (above, below), tol)
         hits, total, tried = hits + int(np.sum(bent == 1)), total + int(np.sum(bent >= 0)), tried + len(i)
         if total >= wanted or tried >= _TRIED_PER_PLACE * wanted:
