@@ -15,7 +15,8 @@ __all__ = ["aim_along", "aimed_pencils", "moves"]
 
 _MOVE = 1e-4  # along a direction, in standard deviations, by which a label may change
 _TRIES = 6  # pairs of points per aim (budget)
-_APART = 1e-6  # of the way between both points, to which the bend is bisected
+_APART = 1e-5  # of the way between both points, to which the bend is bisected
+_ERROR = 1e-9  # of points between, in standard deviations: an offset of labels is ten times as large
 _MAX_CORRECTION = 1e-2  # of a bend, in standard deviations: several times the move
 _BACK = (1e-3, 3e-4, 1e-4)  # of the way, from the bend, at which facets are measured
 _INACTIVE = 1e-7  # coefficient of a direction in a unit normal that is an error
@@ -98,7 +99,7 @@ def _point_between(labels, on, off, s):
     if not len(k):
         return None
     k = k[np.argmin(np.abs(t[k] + t[k + 1]))]
-    at, below, above = bisect(labels, x[None], u, t[k], t[k + 1], seen[k : k + 1])
+    at, below, above = bisect(labels, x[None], u, t[k], t[k + 1], seen[k : k + 1], _ERROR)
     return x + at[0] * u, u, (int(above[0]), int(below[0]))
 
 

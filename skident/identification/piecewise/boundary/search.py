@@ -7,7 +7,7 @@ import numpy as np
 from skident.oracle import NotIdentified
 
 from ...constants import EXPLAINED_DISTANCE, NEAR_HYPERPLANE, TARGETS
-from .beyond import facet_beyond, points_beyond
+from .beyond import facet_beyond
 from .facets import axes_of, find_facet
 from .first_units import find_first_units
 from .growth import pencil_at, scale_of
@@ -32,7 +32,6 @@ _DEEP_PENDING = 4  # such bends from which units are examined for a layer before
 _EXAMINED = 2  # on each of these units without a bend, after which there is one
 _MAX_TESTED = 12  # units that are examined for that, and one more for each such bend (budget)
 _PENDING_PER_UNIT = 2  # further ones per unit
-_MIN_BEYOND = 3  # boundary points far beyond a new unit, without which its hyperplane is wrong (statistics)
 _GROWTH = 1.2  # of the number of units, after which all are fitted at once (processor time)
 _COARSE_LARGEST = 1e-2  # radius of these facets: the regions of forests are small
 _MAX_CURVED = 6  # boundary points without a flat facet, and none with one, after which the boundary is curved
@@ -212,16 +211,9 @@ class Search:
         size = np.linalg.norm(jump[:-1])
         if size == 0.0 or self.units.knows(jump / size):
             return False
-        states = self.units.state(), surface.state()
         k = self.units.append(jump / size)
         sign = np.sign(self.units.hyperplanes[k] @ np.append(point, 1.0))
         surface.learn(k, sign * size / 2, -sign)
-        X = points_beyond(self.labels, surface, k, point, self.rng)
-        if len(X) < _MIN_BEYOND:
-            self.units.reset(states[0])
-            surface.reset(states[1])
-            return False
-        self.remember(X, [surface.pair] * len(X))
         surface.points.append(point)
         self.said()
         if len(self.units.hyperplanes) > _GROWTH * self._refined:
