@@ -25,7 +25,6 @@ _FAILED_RADIUS = 0.02  # around a bend that gave no unit, within which it is not
 _BEFORE = 1e-7  # distance before a bend, at which its first facet is evaluated
 _MAX_TRIES = 4  # paths towards an unexplained boundary point before a facet is measured there
 _NEAREST = 5  # points of a surface from which these paths start
-_MIN_SHARE = 1e-3  # coefficient over the largest one, from which it links the scales of two surfaces
 _MIN_TREE = 4  # axis-parallel normals, and none else, after which the model is a tree
 _MAX_PENDING = 20  # bends of which no two lie on a common hyperplane, after which no network explains them
 _DEEP_PENDING = 4  # such bends from which units are examined for a layer before them (budget)
@@ -175,7 +174,6 @@ class Search:
         if x is None:
             return "failed"
         self.remember([x], [surface.pair])
-        self._link(surface)
         return "crossed"
 
     def _grow(self, surface, plane, x, d):
@@ -246,32 +244,6 @@ class Search:
         """Note and report the number of units."""
         self.labels.note(len(self.units.hyperplanes))
         self.say(f"{len(self.units.hyperplanes)} units, {self.labels.n_queries} queries")
-
-    def _link(self, surface):
-        """Give `surface` the scale of others of its pair that share a coefficient, and exchange the others.
-
-        Their planes then differ by the unknown units between both: often by one.
-        """
-        own, x = surface.coef, surface.points[0]
-        for other in (s for s in self.surfaces if s is not surface and s.pair == surface.pair):
-            both = np.flatnonzero(np.abs(own) > 0)
-            both = both[np.abs(other.coef[both]) > _MIN_SHARE * np.nanmax(np.abs(other.coef), initial=1e-300)]
-            if not len(both):
-                continue
-            k = both[np.argmax(np.abs(own[both]))]
-            if own[k] * other.coef[k] <= 0:
-                continue
-            surface.rescale(other.coef[k] / own[k])
-            for to, source in ((surface, other), (other, surface)):
-                for j in np.flatnonzero(np.isnan(to.coef) & ~np.isnan(source.coef)):
-                    to.learn(j, source.coef[j], to.signs(to.points[0])[j])
-            jump = surface.plane - other.plane
-            if other.explains(x) or self.units.knows(jump / np.linalg.norm(jump[:-1])):
-                return
-            hits, total = bends_along(self.labels, jump / np.linalg.norm(jump[:-1]), self._places(), self.rng, _EXAMINED)
-            if 0 < hits == total and self._learn_jump(other, x, jump):
-                surface.learn(-1, other.coef[-1], surface.signs(x)[-1])
-            return
 
     def refuse_scattered(self, n):
         """NotIdentified: bends of the boundary that belong to no hyperplanes."""
