@@ -83,9 +83,12 @@ def identify_logits(labels, rng, say=lambda text: None):
 def _recovered(search):
     """The logits of a search whose validation fails least; NotIdentified if none are worth one."""
     labels, best, shares = search.labels, None, []
-    units, known, starts = 0, len(labels.classes), _starts(search)
-    while len(shares) < _MAX_ROUNDS and not _stale(shares):
-        stuck, units = len(search.units.hyperplanes) == units and len(shares) > 0, len(search.units.hyperplanes)
+    known, starts = (len(labels.classes), 0), _starts(search)
+    for _ in range(_MAX_ROUNDS):
+        now = len(labels.classes), len(search.units.hyperplanes)
+        stuck, shares, known = now == known and len(shares) > 0, shares if now == known else [], now
+        if _stale(shares):
+            break
         for start in starts[:_MAX_VISITED]:
             search.visit(*start, measure=stuck)
         logits, starts = _hypothesis(search), None
@@ -110,13 +113,11 @@ def _recovered(search):
             for surface in [s for s in search.surfaces if np.any(np.isnan(s.coef))]:
                 search.explore(surface)
         starts = starts or search.unexplained(_crossings(search, _MAX_VISITED))
-        if len(labels.classes) > known:  # a class met late: earlier rounds knew less
-            shares, known = [], len(labels.classes)
         if len(shares) >= _MAX_FLAT and not len(search.units.hyperplanes):
             search.refuse_scattered(len(search.surfaces))
     if best is None:
         raise NotIdentified(
-            "boundary", "units", f"{units} units with a flat hyperplane were detected and do not explain the decision "
+            "boundary", "units", f"{known[1]} units with a flat hyperplane were detected and do not explain the decision "
             "boundary: the model has more hidden layers, or is no ReLU network.",
         )  # fmt: skip
     return best
