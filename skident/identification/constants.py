@@ -4,7 +4,6 @@ from __future__ import annotations
 
 # Share of a unit's predicted points that outputs confirm: units behind it hide some where they are inactive.
 APART = 1e-3  # sine or distance from which two directions or points are not one
-BISECTION_ERROR = 2.5e-16  # standard deviation of bisected points, relative to 1 + |x|
 CANDIDATES = 30  # points among which the one farthest from activation boundaries is chosen
 CERTAIN = 1e-3  # distance of the size of a sign from 1 up to which it is certain
 CHECKED = 500  # further queries near the center that a network has to explain
@@ -56,7 +55,6 @@ MAX_LINES = 16  # budget; almost every line crosses every hyperplane
 MIN_BEND = 5e-6  # deviation from the plane before the bend, over that distance, below which the plane goes on
 MIN_OUTPUTS = 3  # from which gradients have more entries than there are directions
 MORE_POINTS = 20  # boundary points of the last fit beyond its unknowns
-NARROWEST = 1e-4  # half width of a window, in standard deviations of the inputs
 NEARLY_RIGHT = 1e-2  # share of wrong outputs below which few other methods and repairs are tried
 NEAR_HYPERPLANE = 1e-6  # distance from a known one, relative to 1 + |x|, within which a bend is that unit's
 NEAR_OFFSET = 1e-9  # of both labels from a boundary that is known to rounding, relative to 1 + |x|
@@ -70,7 +68,6 @@ NO_GRADIENT = 1e-9  # norm of a gradient that is rounding: the unit is constant 
 N_CHOICES = 4  # signs compared by their polished networks
 N_FIRST = 8  # points of a hyperplane queried first; a facet of a deeper unit has hardly any of them
 N_INTERVALS = 24  # that lines are cut into at first
-ON_UNIT = 1e-6  # distance of a bend from the unit's hyperplane, relative to 1 + |x|
 OUTPUTS_PER_UNKNOWN = 4.0  # of a linear fit
 POINTS_PER_UNIT = 4.5  # scalar equations per unit, which has three unknowns
 POLISHED = 3000  # parameters up to which polishing is quick; larger networks only if they explain too little

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...constants import MIN_BEND
 from .facets import fine_facet
-from .points import bisect, bracket, sizes
+from .points import bisect, bracket
 
 __all__ = ["facet_beyond"]
 

@@ -117,8 +117,8 @@ def _recovered(search):
             search.refuse_scattered(len(search.surfaces))
     if best is None:
         raise NotIdentified(
-            "boundary", "units", f"{known[1]} units with a flat hyperplane were detected and do not explain the decision "
-            "boundary: the model has more hidden layers, or is no ReLU network.",
+            "boundary", "units", f"{known[1]} units with a flat hyperplane were detected and do not explain the "
+            "decision boundary: the model has more hidden layers, or is no ReLU network.",
         )  # fmt: skip
     return best
 
