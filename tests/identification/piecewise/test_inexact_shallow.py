@@ -11,7 +11,7 @@ from skident.datasets import make_network
 from skident.identification.piecewise.kernel.output_error import Probe, probe_of
 from skident.identification.piecewise.shallow.candidates import CandidateUnits
 from skident.identification.piecewise.shallow.distant import find_from_distant_outputs, serves_distant_outputs
-from skident.identification.piecewise.shallow.inexact import find_from_inexact_outputs, located_candidates
+from skident.identification.piecewise.shallow.inexact import find_from_inexact_outputs
 from skident.identification.piecewise.shallow.line_search import LineSearch
 from skident.identification.piecewise.shallow.signs import signs_of_linear_part
 from skident.identification.piecewise.shallow.units import ReLUUnits
@@ -193,28 +193,6 @@ def test_errors_that_grow_with_the_outputs_do_not_vanish_far_out():
     oracle = noisy_oracle(truth, lambda Y, rng: 0.01 * np.hypot(1.0, Y) * rng.standard_normal(Y.shape), 0)
     with pytest.raises(NotIdentified, match="unexplained|hyperplane|piece|boundar|outputs"):
         find_from_distant_outputs(oracle, np.random.RandomState(0))
-
-
-@pytest.mark.parametrize("n_outputs", [1, 2])
-def test_located_units_are_accurate_and_show_the_hidden_ones(n_outputs):
-    """Missing candidates are recovered from the residual of the others; one with a wrong hyperplane is replaced."""
-    box, truth = torch_model((6, 12, n_outputs), 0)
-    search = search_of(box, 6, 0)
-    candidates = CandidateUnits(search)
-    candidates.scan(8)
-    units = candidates.units().take(slice(0, 9))
-    units.biases[0] += 0.5
-    located = located_candidates(search, units)
-    planes, true = (np.vstack([W, b]) for W, b in [(located.weights, located.biases), own_units(search, truth)])
-    cosines = np.abs(planes.T @ true) / np.linalg.norm(planes, axis=0)[:, None] / np.linalg.norm(true, axis=0)
-    assert len(located) == 12 and cosines.max(axis=0).min() > 1.0 - 1e-8
-    # Jumps of the gradient are outgoing weights, in the outputs' units.
-    jumps = (
-        np.linalg.norm(own_units(search, truth)[0], axis=0)[:, None]
-        * truth.weights[1]
-        / search.probe.oracle.output_scale
-    )
-    np.testing.assert_allclose(np.abs(located.outgoing), np.abs(jumps[cosines.argmax(axis=1)]), rtol=1e-2)
 
 
 def own_units(search, truth):

@@ -8,15 +8,15 @@ from skident.linalg import lapack
 
 from ...constants import LABEL_OFFSET
 from .facets import find_facet
-from .points import bisect, random_crossings, sizes
+from .points import bisect, sizes
 from .units import Pencil
 
 __all__ = ["aim_along", "aimed_pencils", "moves"]
 
 _MOVE = 1e-4  # along a direction, in standard deviations, by which a label may change
-_N_CROSSINGS = 24  # random boundary points per aim (budget)
 _TRIES = 6  # pairs of points per aim (budget)
-_APART = 1e-6  # of the way between both points, to which the bend is bisected
+_APART = 1e-5  # of the way between both points, to which the bend is bisected
+_ERROR = 1e-9  # of points between, in standard deviations: an offset of labels is ten times as large
 _MAX_CORRECTION = 1e-2  # of a bend, in standard deviations: several times the move
 _BACK = (1e-3, 3e-4, 1e-4)  # of the way, from the bend, at which facets are measured
 _INACTIVE = 1e-7  # coefficient of a direction in a unit normal that is an error
@@ -33,10 +33,10 @@ def moves(labels, X, U, V):
     return np.where((seen[0] == seen[1]) | np.any(seen < 0, axis=0), -1, np.where(same, 0, 1))
 
 
-def aimed_pencils(labels, missing, facets, rng):
+def aimed_pencils(labels, missing, crossings, facets, rng):
     """Pencils with their facets at bends where a unit with a part in `missing` (k, r) becomes active."""
     v = _direction(missing, facets, rng)
-    X, _, U = random_crossings(labels, _N_CROSSINGS, rng)
+    X, U = (np.array(column) for column in list(zip(*crossings, strict=True))[::2])
     moved = moves(labels, X, U, np.tile(v, (len(X), 1)))
     on = [(x, u) for x, u, a in zip(X, U, moved, strict=True) if a == 1]
     off = [(x, u) for x, u, a in zip(X, U, moved, strict=True) if a == 0]
@@ -50,15 +50,14 @@ def aimed_pencils(labels, missing, facets, rng):
 
 
 def _direction(missing, facets, rng):
-    """A unit vector in the span of `missing`, often orthogonal to one facet's normal, so that some are inactive."""
+    """A unit vector in the span of `missing` (k, r), orthogonal to random facets' normals: few units act along it."""
+    parts, basis = [missing @ facets[i].normal for i in rng.permutation(len(facets))], np.zeros((0, len(missing)))
+    for w in parts:
+        left = w - basis.T @ (basis @ w)
+        if len(basis) < len(missing) - 1 and np.linalg.norm(left) > _INACTIVE:
+            basis = np.vstack([basis, _unit(left)])
     c = rng.standard_normal(len(missing))
-    parts = np.array([missing @ f.normal for f in facets])
-    active = parts[np.linalg.norm(parts, axis=1) > _INACTIVE] if len(parts) else parts
-    if len(missing) > 1 and len(active) and rng.uniform() < 0.5:
-        w = active[rng.randint(len(active))]
-        c -= (c @ w) / (w @ w) * w
-    v = c @ missing
-    return v / np.linalg.norm(v)
+    return _unit((c - basis.T @ (basis @ c)) @ missing)
 
 
 def _between(labels, on, off, v, rng):
@@ -100,7 +99,7 @@ def _point_between(labels, on, off, s):
     if not len(k):
         return None
     k = k[np.argmin(np.abs(t[k] + t[k + 1]))]
-    at, below, above = bisect(labels, x[None], u, t[k], t[k + 1], seen[k : k + 1])
+    at, below, above = bisect(labels, x[None], u, t[k], t[k + 1], seen[k : k + 1], _ERROR)
     return x + at[0] * u, u, (int(above[0]), int(below[0]))
 
 

@@ -1,14 +1,14 @@
-"""Beyond a new bend: the facet there, from the plane before the bend, and boundary points far away."""
+"""Beyond a new bend: the facet there, from the plane before the bend."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...constants import MIN_BEND, TARGETS
+from ...constants import MIN_BEND
 from .facets import fine_facet
-from .points import bisect, bracket, sizes
+from .points import bisect, bracket
 
-__all__ = ["facet_beyond", "points_beyond"]
+__all__ = ["facet_beyond"]
 
 _BEYOND = (0.05, 0.0125, 3e-3, 7e-4)  # distances beyond a bend up to which the boundary must be flat along the path
 _FOLD = 3.0  # radians from the direction of the path, up to which the boundary may turn at a bend
@@ -23,12 +23,6 @@ _INWARD = (0.25, 0.12, 0.06, 0.03, 0.015, 7e-3)  # distances from the bend at wh
 _INWARD_RATIO = 0.8  # radius there, over the distance: the bend must stay outside
 _SLACK = 3e-4  # of predicted points of the interior, over their distance from the bend
 _FALLBACK = 2e-3  # `_SLACK` over the radius around its own point
-_SHARES = (0.6, 0.2, 0.07, 0.02)  # of paths, at which points beyond a new unit are bisected, farthest first
-_AHEAD = 0.1  # of the way to such a point, by which the boundary must follow the path beyond it
-_AHEAD_INTERVALS = 300.0  # intervals, at least, of that way: behind weaker bends a point is an outlier of the fit
-_INTERVAL = 1e-7  # of these bisections, relative to 1 + |x|
-_FAR = 5  # such points: they tie the coefficients of the units between, whose errors grow otherwise (statistics)
-_TRIES_BEYOND = 12  # paths for them (budget)
 
 
 def facet_beyond(labels, plane, pair, x, d, rng):
@@ -95,41 +89,3 @@ def _turn(labels, x, d, n, rho, pair):
 def _turned(d, n, turn):
     """Direction and unit normal of the boundary beyond a bend."""
     return np.cos(turn) * d + np.sin(turn) * n, np.cos(turn) * n - np.sin(turn) * d
-
-
-def points_beyond(labels, surface, k, start, rng):
-    """Boundary points (n, D) beyond unit k, farther apart than those of the facet at `start` that it was learned from.
-
-    Errors of a unit's hyperplane are inverse to these distances, and units behind it inherit them.
-    """
-    targets = labels.draw(_TRIES_BEYOND, rng, TARGETS)
-    Y, N, size = _bracketed(labels, surface, k, surface.signs(start)[k], start, targets)
-    Y, N, size = Y[:_FAR], N[:_FAR], size[:_FAR]
-    t, _, above = bisect(labels, Y, N, -size, size, surface.pair[1])
-    return (Y + t[:, None] * N)[above == surface.pair[0]]
-
-
-def _bracketed(labels, surface, k, side, start, targets):
-    """Points (n, D) on paths to the targets beyond unit k, normals there, and half widths of intervals around them.
-
-    Right behind an unknown bend the boundary is still within the interval; a little farther it is not.
-    """
-    paths = [surface.path(start, target).before_walls(labels.room) for target in targets]
-    paths = [path for path in paths if len(path.lengths)]
-    w = surface.units.hyperplanes[k]
-    kept = [(np.zeros((0, len(start))), np.zeros((0, len(start))), np.zeros(0))]
-    for share in _SHARES:
-        good = np.arange(len(paths))
-        arcs = share * np.array([path.lengths.sum() for path in paths])
-        ahead = np.maximum(_AHEAD * arcs, _AHEAD_INTERVALS * _INTERVAL * (1.0 + np.linalg.norm(start)))
-        for s in (arcs + ahead, arcs):
-            places = [paths[i].at(s[i : i + 1]) for i in good]
-            Y = np.array([y[0] for y, _ in places]).reshape(-1, len(start))
-            N = np.array([paths[i].normals(j)[0] for i, (_, j) in zip(good, places, strict=True)]).reshape(Y.shape)
-            beyond = np.sign(Y @ w[:-1] + w[-1]) == side
-            good, Y, N = good[beyond], Y[beyond], N[beyond]
-            inside = bracket(labels, Y, N, _INTERVAL * sizes(Y), surface.pair)
-            good, Y, N = good[inside], Y[inside], N[inside]
-        kept.append((Y, N, _INTERVAL * sizes(Y)))
-        paths = [path for i, path in enumerate(paths) if i not in set(good)]
-    return [np.concatenate(column) for column in zip(*kept, strict=True)]

@@ -18,7 +18,6 @@ from .checks import bisected_near, wrong_boundary_points
 from .first_layer import first_layer
 from .logits import MAX_UNKNOWNS, NULL_TOL, Logits, null_space, refined, separating
 from .missing_unit import with_missing_unit
-from .points import random_crossings
 from .search import Search
 from .span import corrected, within_span
 from .two_units import without_linear_part
@@ -34,7 +33,7 @@ _ROUGH_TOL = 3e-7  # singular value of a null vector if hyperplanes are accurate
 _N_LINES = 100  # held-out lines of the validation per class beyond the first
 _FINAL_LINES = 600  # more lines once the first ones agree: they decide whether the network is exact (statistics)
 _DEEP_LINES = 6000  # further ones of two layers (statistics: a share of 1e-3 shows with 97 %)
-_FAR_SHARE = 0.3  # of the unknowns: points far from each other in the last fit, for errors below 1e-10 (tuned)
+_FAR_SHARE = 0.5  # of the unknowns: points far from each other in the last fit, for errors below 1e-10 (tuned)
 _N_LABELS = 60  # labels per class that fix the combination of null vectors
 _LABEL_RADII = (1.0, 3.0)  # standard deviations of these inputs, log-uniform
 _MIN_EFFECT = 1e-7  # coefficient of a unit, over the largest one, below which it has no effect
@@ -84,9 +83,12 @@ def identify_logits(labels, rng, say=lambda text: None):
 def _recovered(search):
     """The logits of a search whose validation fails least; NotIdentified if none are worth one."""
     labels, best, shares = search.labels, None, []
-    units, known, starts = 0, len(labels.classes), _starts(search)
-    while len(shares) < _MAX_ROUNDS and not _stale(shares):
-        stuck, units = len(search.units.hyperplanes) == units and len(shares) > 0, len(search.units.hyperplanes)
+    known, starts = (len(labels.classes), 0), _starts(search)
+    for _ in range(_MAX_ROUNDS):
+        now = len(labels.classes), len(search.units.hyperplanes)
+        stuck, shares, known = now == known and len(shares) > 0, shares if now == known else [], now
+        if _stale(shares):
+            break
         for start in starts[:_MAX_VISITED]:
             search.visit(*start, measure=stuck)
         logits, starts = _hypothesis(search), None
@@ -111,14 +113,12 @@ def _recovered(search):
             for surface in [s for s in search.surfaces if np.any(np.isnan(s.coef))]:
                 search.explore(surface)
         starts = starts or search.unexplained(_crossings(search, _MAX_VISITED))
-        if len(labels.classes) > known:  # a class met late: earlier rounds knew less
-            shares, known = [], len(labels.classes)
         if len(shares) >= _MAX_FLAT and not len(search.units.hyperplanes):
             search.refuse_scattered(len(search.surfaces))
     if best is None:
         raise NotIdentified(
-            "boundary", "units", f"{units} units with a flat hyperplane were detected and do not explain the decision "
-            "boundary: the model has more hidden layers, or is no ReLU network.",
+            "boundary", "units", f"{known[1]} units with a flat hyperplane were detected and do not explain the "
+            "decision boundary: the model has more hidden layers, or is no ReLU network.",
         )  # fmt: skip
     return best
 
@@ -137,9 +137,7 @@ def _starts(search):
 
 
 def _crossings(search, n):
-    X, pairs, U = random_crossings(search.labels, n, search.rng)
-    search.remember(X, pairs)
-    return list(zip(X, pairs, U, strict=True))
+    return list(zip(*search.cross(n), strict=True))
 
 
 def _lines(labels, n):

@@ -13,7 +13,6 @@ from .beyond import facet_beyond
 from .coordinates import Peeled
 from .facets import find_facet
 from .growth import pencil_at
-from .points import random_crossings
 from .span import within_span
 from .straight import bends_along
 from .surfaces import Surface, departure
@@ -24,7 +23,7 @@ __all__ = ["first_layer"]
 _WALKS = 10  # from one facet
 _PER_FACET = 6  # bends measured from one facet (budget)
 _MAX_FACETS = 150  # from which paths start (budget)
-_QUIET = 25  # facets in a row without a new unit, after which no more are expected
+_QUIET = 12  # facets in a row without a new unit, after which no more are expected
 _QUIET_ALL = 2  # `_QUIET` before the first unit, if all inputs count: nearest neighbors?
 _QUIET_MANY = 4  # `_QUIET` if more than a few units are missing
 _FEW_MISSING = 2  # units, whose bends are met soon if these are aimed at
@@ -53,6 +52,7 @@ class _FirstLayer:
         self.labels = within_span(search)
         Q = self.labels.basis
         self.pencils, self.units, self.refused = [], Units(len(Q)), Units(len(Q))
+        self.crossings = [(Q @ x, tuple(map(int, pair)), Q @ u) for x, pair, u in search.crossings]
         facets = [f.within(Q) for f in search.facets]
         # The facets of a search for one layer lie around few places, so that paths from them meet the same bends.
         self.earlier, self.facets = facets[:before], facets[before:]
@@ -95,11 +95,10 @@ class _FirstLayer:
 
     def _measure(self):
         """One more facet at a random place."""
-        X, pairs, U = random_crossings(self.labels, 1, self.rng)
-        for x, pair, u in zip(X, pairs, U, strict=True):
-            if (facet := find_facet(self.labels, x, u, tuple(map(int, pair)), self.rng)) is not None:
-                self.facets.append(facet)
-                self.remember(facet)
+        x, pair, u = self.crossings[self.rng.randint(len(self.crossings))]
+        if (facet := find_facet(self.labels, x, u, pair, self.rng)) is not None:
+            self.facets.append(facet)
+            self.remember(facet)
 
     def _walk(self, facet):
         """Measure pencils at bends of a facet."""
@@ -142,9 +141,10 @@ class _FirstLayer:
         return np.any(np.abs(self.units.hyperplanes @ one) < NEAR_HYPERPLANE * (1.0 + np.linalg.norm(pencil.bend)))
 
     def _consider(self, w):
-        hits, total = bends_along(self.labels, w, self.rng, _FIRST_PLACES)
+        points = np.array([x for x, _, _ in self.crossings])
+        hits, total = bends_along(self.labels, w, points, self.rng, _FIRST_PLACES)
         if 0 < hits < total:
-            more = bends_along(self.labels, w, self.rng)
+            more = bends_along(self.labels, w, points, self.rng)
             hits, total = hits + more[0], total + more[1]
         if total >= _MIN_PLACES and hits >= _MIN_SHARE * total:
             self.units.append(w)
@@ -159,7 +159,7 @@ class _FirstLayer:
 
     def _aim(self):
         """Pencils of missing units, between boundary points where one is active and where none is."""
-        for pencil, facets in aimed_pencils(self.labels, self._missing(), self.facets, self.rng):
+        for pencil, facets in aimed_pencils(self.labels, self._missing(), self.crossings, self.facets, self.rng):
             for facet in facets:
                 self.remember(facet)
                 self.facets.append(facet)
@@ -177,14 +177,18 @@ class _FirstLayer:
                 "detected: the model is no network with one or two hidden ReLU layers (nearest neighbors?).",
                 final=True,
             )  # fmt: skip
-        linear, missing = np.arange(self.rank) >= len(H), self._missing()
+        m, missing = len(H), self._missing()
         planes = np.vstack([H, np.column_stack([missing, np.zeros(len(missing))])])
-        votes = []
-        for facet in [*self.earlier, *self.facets]:
-            c, *_ = lapack.lstsq(planes[:, :-1].T, facet.normal, rcond=None)
-            if np.linalg.norm(planes[:, :-1].T @ c - facet.normal) < _FITS:
-                on = np.abs(c) > _ACTIVE * np.abs(c).max()
-                votes.append(np.where(on, 1, -1) * np.sign(planes @ np.append(facet.point, 1.0)))
-        share = np.mean(votes, axis=0) if votes else np.zeros(self.rank)
-        planes[~linear] *= np.where(share >= 0, 1.0, -1.0)[~linear, None]
-        return planes, linear
+        facets = [*self.earlier, *self.facets]
+        shares = lapack.solve(planes[:, :-1].T, np.array([f.normal for f in facets]).T).T
+        points = np.array([np.append(f.point, 1.0) for f in facets])
+        for k in range(m):
+            sides, fits = points @ H[k] > 0, []
+            for sign, off in ((1.0, ~sides), (-1.0, sides)):
+                mixed, *_ = lapack.lstsq(shares[off, m:], shares[off, k], rcond=None)
+                fit = np.abs(shares[off, m:] @ mixed - shares[off, k]) < _FITS
+                fits.append((np.sum(fit) - len(missing) if np.all(fit) else -1, sign, mixed))
+            _, sign, mixed = max(fits, key=lambda f: f[0])
+            planes[k] *= sign
+            planes[m:] += np.outer(mixed, H[k])
+        return planes, np.arange(self.rank) >= m

@@ -32,12 +32,13 @@ def find_first_units(search, base):
         if touch is None or touch.third_class or units.has_ridge(touch.point):
             continue
         d = path.directions[0]
-        if corner is not None and _from_corner(search, corner, touch.point, d):
-            return
         beyond = facet_beyond(labels, facet.plane, facet.pair, touch.point, d, rng)
         if beyond is None:
             continue
         search.keep(beyond)
+        if corner is not None and (H := units_at_corner(*[f.plane for f in corner], beyond.plane)) is not None:
+            _both(search, H)
+            return
         clean, facets = 0, [*facets, beyond]
         if search.add(pencil_at(facet.plane, beyond, touch.point)) or _from_three(search, facet, beyond, bends):
             return
@@ -49,13 +50,6 @@ def find_first_units(search, base):
         search.refuse_scattered(search.scattered)
 
 
-def _from_corner(search, facets, x, d):
-    """Whether boundary points beyond the bend at x give the units between the first of three facets and the others."""
-    H, points = units_at_corner(search.labels, *facets, x, d, search.rng)
-    search.remember(points, [facets[0].pair] * len(points))
-    return H is not None and _both(search, H)
-
-
 def _from_three(search, facet, beyond, bends):
     """Whether the bend between both facets and an earlier one give the only two units of a network."""
     for ends in bends:
@@ -63,7 +57,8 @@ def _from_three(search, facet, beyond, bends):
             other = next((end for end, at in (ends, ends[::-1]) if at is middle), None)
             H = None if other is None else units_of_three(outer.plane, middle.plane, other.plane)
             if H is not None:
-                return _both(search, H)
+                _both(search, H)
+                return True
     return False
 
 
@@ -71,4 +66,3 @@ def _both(search, H):
     for w in H:
         search.units.append(w)
     search.said()
-    return True

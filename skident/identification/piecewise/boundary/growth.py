@@ -15,7 +15,6 @@ _STEPS = (0.3, 0.1)  # beyond a known hyperplane, at which the scale of a facet 
 _SHARE = 0.5  # of the way to the bend, at most, for the first of these; the second must be another point
 _FLAT_AT = np.array([0.4, 0.97])  # of the way to that hyperplane, where the facet must be flat
 _MAX_TRIED = 40  # known hyperplanes from which the scale is measured (budget)
-_MIN_SIDE = 1e-6  # distance of a boundary point from the new unit's hyperplane, from which its side is certain
 _MIN_LEVER = 1e-4  # distance of a boundary point from the facet's plane, from which it determines or confirms a scale
 
 
@@ -47,18 +46,10 @@ def scale_of(labels, surface, plane, facet):
         if abs(lever) < _MIN_LEVER or J is None:
             continue
         mu = -(J @ np.append(y, 1.0)) / lever
-        if mu > 0 and _beyond(mu * facet.plane - plane, facet.point, y):
+        if mu > 0:
             found.append(mu)
             points.append(y)
     return None, points
-
-
-def _beyond(unit, q, y):
-    """Whether y lies clearly on the same side of the new unit's hyperplane as q.
-
-    On the other side it is a point of the surface before the bend, and `mu` puts the hyperplane through it.
-    """
-    return (unit @ np.append(y, 1.0)) * np.sign(unit @ np.append(q, 1.0)) > _MIN_SIDE * np.linalg.norm(unit[:-1])
 
 
 def _jump(surface, signs, x):

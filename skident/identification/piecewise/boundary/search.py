@@ -7,7 +7,7 @@ import numpy as np
 from skident.oracle import NotIdentified
 
 from ...constants import EXPLAINED_DISTANCE, NEAR_HYPERPLANE, TARGETS
-from .beyond import facet_beyond, points_beyond
+from .beyond import facet_beyond
 from .facets import axes_of, find_facet
 from .first_units import find_first_units
 from .growth import pencil_at, scale_of
@@ -25,14 +25,12 @@ _FAILED_RADIUS = 0.02  # around a bend that gave no unit, within which it is not
 _BEFORE = 1e-7  # distance before a bend, at which its first facet is evaluated
 _MAX_TRIES = 4  # paths towards an unexplained boundary point before a facet is measured there
 _NEAREST = 5  # points of a surface from which these paths start
-_MIN_SHARE = 1e-3  # coefficient over the largest one, from which it links the scales of two surfaces
 _MIN_TREE = 4  # axis-parallel normals, and none else, after which the model is a tree
 _MAX_PENDING = 20  # bends of which no two lie on a common hyperplane, after which no network explains them
 _DEEP_PENDING = 4  # such bends from which units are examined for a layer before them (budget)
 _EXAMINED = 2  # on each of these units without a bend, after which there is one
 _MAX_TESTED = 12  # units that are examined for that, and one more for each such bend (budget)
 _PENDING_PER_UNIT = 2  # further ones per unit
-_MIN_BEYOND = 3  # boundary points far beyond a new unit, without which its hyperplane is wrong (statistics)
 _GROWTH = 1.2  # of the number of units, after which all are fitted at once (processor time)
 _COARSE_LARGEST = 1e-2  # radius of these facets: the regions of forests are small
 _MAX_CURVED = 6  # boundary points without a flat facet, and none with one, after which the boundary is curved
@@ -47,7 +45,18 @@ class Search:
         self._known = ([], []) if earlier is None else earlier.evidence()
         self.units, self.surfaces, self.points, self.pairs = Units(labels.n_features), [], [], []
         self.facets, self._failed, self._waiting, self._tested = [], [], [], 0
-        self.scattered = self.curved = self.random = self._refined = 0
+        self.scattered = self.curved = self._refined = 0
+        self.crossings = []
+
+    def cross(self, n, start=None):
+        """Boundary points on random segments: points (k, D), pairs (k, 2), directions; they are kept."""
+        X, pairs, U = random_crossings(self.labels, n, self.rng, start)
+        self.remember(X, pairs)
+        self.crossings.extend(zip(X, pairs, U, strict=True))
+        return X, pairs, U
+
+    def _places(self):
+        return np.array([x for x, _, _ in self.crossings])
 
     def remember(self, X, pairs):
         """Keep boundary points."""
@@ -165,7 +174,6 @@ class Search:
         if x is None:
             return "failed"
         self.remember([x], [surface.pair])
-        self._link(surface)
         return "crossed"
 
     def _grow(self, surface, plane, x, d):
@@ -201,16 +209,9 @@ class Search:
         size = np.linalg.norm(jump[:-1])
         if size == 0.0 or self.units.knows(jump / size):
             return False
-        states = self.units.state(), surface.state()
         k = self.units.append(jump / size)
         sign = np.sign(self.units.hyperplanes[k] @ np.append(point, 1.0))
         surface.learn(k, sign * size / 2, -sign)
-        X = points_beyond(self.labels, surface, k, point, self.rng)
-        if len(X) < _MIN_BEYOND:
-            self.units.reset(states[0])
-            surface.reset(states[1])
-            return False
-        self.remember(X, [surface.pair] * len(X))
         surface.points.append(point)
         self.said()
         if len(self.units.hyperplanes) > _GROWTH * self._refined:
@@ -244,32 +245,6 @@ class Search:
         self.labels.note(len(self.units.hyperplanes))
         self.say(f"{len(self.units.hyperplanes)} units, {self.labels.n_queries} queries")
 
-    def _link(self, surface):
-        """Give `surface` the scale of others of its pair that share a coefficient, and exchange the others.
-
-        Their planes then differ by the unknown units between both: often by one.
-        """
-        own, x = surface.coef, surface.points[0]
-        for other in (s for s in self.surfaces if s is not surface and s.pair == surface.pair):
-            both = np.flatnonzero(np.abs(own) > 0)
-            both = both[np.abs(other.coef[both]) > _MIN_SHARE * np.nanmax(np.abs(other.coef), initial=1e-300)]
-            if not len(both):
-                continue
-            k = both[np.argmax(np.abs(own[both]))]
-            if own[k] * other.coef[k] <= 0:
-                continue
-            surface.rescale(other.coef[k] / own[k])
-            for to, source in ((surface, other), (other, surface)):
-                for j in np.flatnonzero(np.isnan(to.coef) & ~np.isnan(source.coef)):
-                    to.learn(j, source.coef[j], to.signs(to.points[0])[j])
-            jump = surface.plane - other.plane
-            if other.explains(x) or self.units.knows(jump / np.linalg.norm(jump[:-1])):
-                return
-            hits, total = bends_along(self.labels, jump / np.linalg.norm(jump[:-1]), self.rng, _EXAMINED)
-            if 0 < hits == total and self._learn_jump(other, x, jump):
-                surface.learn(-1, other.coef[-1], surface.signs(x)[-1])
-            return
-
     def refuse_scattered(self, n):
         """NotIdentified: bends of the boundary that belong to no hyperplanes."""
         raise NotIdentified(
@@ -285,7 +260,7 @@ class Search:
             return
         end = min(len(H), _MAX_TESTED + len(self.units.pending))
         for k in range(self._tested, end):
-            hits, total = bends_along(self.labels, H[k], self.rng, _EXAMINED, rough=True)
+            hits, total = bends_along(self.labels, H[k], self._places(), self.rng, _EXAMINED, rough=True)
             if total == _EXAMINED and hits == 0:
                 raise NotIdentified(
                     "boundary", "deep", "the decision boundary bends on parts of hyperplanes only: the model has more "
@@ -302,12 +277,10 @@ class Search:
         K = len(self.labels.classes)
         needed = (K - 1) * (len(self.units.hyperplanes) + self.labels.n_features + 1) + _SPARE
         unknowns = needed + self.units.hyperplanes.size
-        needed = max(needed - self.random, unknowns - len(self.points)) + len(self.points)
+        needed = max(needed - len(self.crossings), unknowns - len(self.points)) + len(self.points)
         for _ in range(20):
             if len(self.points) >= needed:
                 return
             counts = np.bincount(np.ravel(self.pairs).astype(int), minlength=K) if self.pairs else np.zeros(K)
             rarest = int(np.argmin(counts)) if K > 2 else None
-            X, pairs, _ = random_crossings(self.labels, min(needed - len(self.points), 60), self.rng, rarest)
-            self.remember(X, pairs)
-            self.random += len(X)
+            self.cross(min(needed - len(self.points), 60), rarest)

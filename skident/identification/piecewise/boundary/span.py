@@ -11,7 +11,7 @@ from .aiming import moves
 from .checks import predicted_points
 from .coordinates import Projected
 from .facets import RADII, fine_facet
-from .points import random_crossings, sizes
+from .points import sizes
 
 __all__ = ["corrected", "within_span"]
 
@@ -33,8 +33,7 @@ def within_span(search, least=1):
         Q = _span(search)
         if len(Q) == labels.n_features:
             break
-        points = random_crossings(labels, n, search.rng)
-        search.remember(*points[:2])
+        points = search.cross(n)
         moved = _moved(search, points)
         if not len(moved) and n == _N_TESTED:
             break

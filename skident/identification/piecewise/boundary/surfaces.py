@@ -116,18 +116,6 @@ class Surface:
             column = found.coef[:, 1] * np.linalg.norm(column)
             H[known], self._coef[known], self.plane = found.hyperplanes, column[: len(known)], column[len(known) :]
 
-    def rescale(self, factor):
-        """Multiply the difference of logits by a positive factor."""
-        self.plane, self._coef = self.plane * factor, self._coef * factor
-
-    def state(self):
-        """Plane and coefficients, to return to."""
-        return self.plane.copy(), self.coef.copy()
-
-    def reset(self, state):
-        """Return to an earlier state."""
-        self.plane, self._coef = state
-
     def path(self, x, target):
         """Path from x (D,) towards `target`, across hyperplanes with known coefficients."""
         H, pieces, last, barrier = self.units.hyperplanes, [], None, None

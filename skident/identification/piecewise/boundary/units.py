@@ -43,14 +43,6 @@ class Units:
         apart = np.minimum(np.abs(H - w).max(axis=1, initial=0.0), np.abs(H + w).max(axis=1, initial=0.0))
         return bool(np.any(apart < _SAME * np.abs(w).max()))
 
-    def state(self):
-        """Hyperplanes and pencils, to return to."""
-        return self.hyperplanes.copy(), self.pending
-
-    def reset(self, state):
-        """Return to an earlier state."""
-        self.hyperplanes, self.pending = state
-
     def append(self, w):
         """Add a hyperplane w (D + 1,) with unit normal; its index."""
         self.hyperplanes = np.vstack([self.hyperplanes, w])

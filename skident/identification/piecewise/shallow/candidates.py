@@ -20,17 +20,16 @@ _MIN_ACCURATE = 100  # such boundaries that decide whether hyperplanes continue
 class CandidateUnits:
     """Boundaries of all lines so far, as units with errors, and the hyperplanes on which several of them agree."""
 
-    def __init__(self, search, probe=None):
-        """Lines of a `LineSearch`, and the outputs of another probe if one is given."""
-        self._search, self._probe = search, search.probe if probe is None else probe
+    def __init__(self, search):
+        self._search = search
         self.n_lines, self._pool = 0, search.units
 
     def scan(self, n_lines):
         """Scan further lines of the `LineSearch`."""
-        search, probe = self._search, self._probe
+        search, probe = self._search, self._search.probe
         for _ in range(n_lines):
             line = search.next_line()
-            scan = search.scan(line, probe)
+            scan = search.scan(line)
             self.n_lines += 1
             if len(scan.positions):
                 which = np.arange(len(scan.positions))

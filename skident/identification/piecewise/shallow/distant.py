@@ -14,18 +14,7 @@ from skident.fitting.robust_polish import residual_scale, robust_polish
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified
 
-from ...constants import (
-    CHECKED,
-    CUT,
-    DOUBLE_COSINE,
-    DOUBLE_FREEDOM,
-    FAR_REACH,
-    FAR_UNSHARED,
-    FARTHEST,
-    MAX_DOUBLES,
-    QUANTILE,
-    TRIES,
-)
+from ...constants import CHECKED, FAR_REACH, FAR_UNSHARED, FARTHEST, QUANTILE, TRIES
 from ..kernel.output_error import probe_of
 from .inexact import find_from_inexact_outputs, is_coarse
 from .line_search import LineSearch
@@ -35,9 +24,6 @@ __all__ = ["find_from_distant_outputs", "serves_distant_outputs"]
 
 _ERROR = 3e-6  # relative error of the outputs that is sought: some ten roundings of float32 sums of inputs
 _ROWS = 32.0  # queries near the center per parameter: they determine the biases
-_DOUBLE_GAIN = 300.0  # `DOUBLE_FREEDOM` beside that: far out, errors are not independent
-_WEAK = 0.2  # strength over that of the other one
-_FIT_ROUNDS = 2  # of each fit
 _OUTLIERS = 2e-3  # share of outlying rows up to which units are complete
 _EXPLAINED = 1.5  # scale of their residuals, in standard deviations of the errors, up to which they are errors
 
@@ -72,7 +58,7 @@ def _with_outputs_near_center(oracle, network, far, rng):
     near = query_rows(oracle, network, int(_ROWS * network.n_parameters / network.n_outputs), rng)
     both = [np.concatenate([a, b]) for a, b in zip(_parts(near), _parts(far), strict=True)]
     rows = FitSample(*both)
-    fit = _without_doubles(robust_polish(network, *both, quantile=QUANTILE), rows)
+    fit = robust_polish(network, *both, quantile=QUANTILE)
     checked = query_rows(oracle, fit.network, CHECKED, rng)
     std = output_std(oracle, fit.network, checked.inputs, checked.outputs)
     scale = residual_scale((fit.network(checked.inputs) - checked.outputs) / std, QUANTILE)
@@ -88,26 +74,3 @@ def _with_outputs_near_center(oracle, network, far, rng):
 
 def _parts(rows):
     return rows.inputs, rows.outputs, np.broadcast_to(rows.std, rows.outputs.shape)
-
-
-def _without_doubles(fit, rows):
-    """The fit without units that are close to larger ones and explain little beside these."""
-    (W, c), b = fit.network.weights, fit.network.biases
-    norms = np.linalg.norm(W, axis=0)
-    strengths = np.linalg.norm(c, axis=1) * norms
-    cosines = np.abs((W.T @ W) / (norms[:, None] * norms))
-    close = (cosines > DOUBLE_COSINE) & (strengths[:, None] < _WEAK * strengths)
-    weak = np.flatnonzero(close.any(axis=1))
-    for i in weak[np.argsort(strengths[weak])][:MAX_DOUBLES]:
-        kept = np.arange(len(norms)) != i
-        fewer = FeedforwardNetwork([W[:, kept], c[kept]], [b[0][kept], b[1]], "relu")
-        fewer = robust_polish(fewer, rows.inputs, rows.outputs, rows.std, quantile=QUANTILE, max_rounds=_FIT_ROUNDS)
-        if _cost(fewer, rows, fit.scale) - _cost(fit, rows, fit.scale) < _DOUBLE_GAIN + DOUBLE_FREEDOM * len(W):
-            return _without_doubles(fewer, rows)
-    return fit
-
-
-def _cost(fit, rows, scale):
-    """Sum of the squared residuals of a fit, in errors of that scale, without outliers."""
-    residual = (fit.network(rows.inputs) - rows.outputs) / (rows.std * scale)
-    return float(np.sum(np.minimum(residual**2, CUT)))

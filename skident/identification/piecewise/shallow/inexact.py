@@ -28,24 +28,21 @@ from ...constants import (
 )
 from .candidates import CandidateUnits
 from .growth import grown_units, with_close_units
-from .located_units import with_located_units
 from .screening import screened, screened_beside
 from .signs import signs_of_linear_part
 from .split_units import with_split_units
-from .units import ResidualProbe
 from .unsigned import Covariance, n_units_of, output_std, query_rows, significant, units_of, with_linear_part
 
-__all__ = ["find_from_inexact_outputs", "is_coarse", "located_candidates"]
+__all__ = ["find_from_inexact_outputs", "is_coarse"]
 
 _LINES = (8, 8, 16)  # lines scanned before each fit: nearly every line crosses every hyperplane
-_LINES_HIDDEN = 4  # scanned in the residual of located units (budget): nearly every line crosses every hyperplane
 _RESIDUAL_SEARCHES = 4  # fits, each with the small units that the residual of the one before shows
 _ROWS = 8.0  # queries per parameter of the fit of small networks: standard errors fall with the root of their number
 _ROWS_COARSE = 32.0  # `_ROWS` for coarse outputs, of which few show a small unit
 _LEAST_COARSE = 4000  # of these: some 1 % of them lie between close units
 _ROWS_LARGE = 2.5  # `_ROWS` of large ones (budget)
 _FIRST_SHARE = 0.6  # of these for the fit without signs
-_LARGE = 1500  # parameters from which a network is large: positions cost less than more steps of the fit
+_LARGE = 1500  # parameters from which a network is large (budget)
 _DEEPER = 0.14  # share of boundaries that no other line meets, of two layers; 0.10 of one at most, 0.18 of two at least
 _ROUGH = 0.1  # residual of the linear fit over the outputs' spread from which candidates miss most of the network
 _CONVERGED = 1.5  # scale at which the fit without signs ends: signs need no more
@@ -78,8 +75,6 @@ def find_from_inexact_outputs(search, n_units=None, callback=None, max_unshared=
             callback(len(units))
         if (share := candidates.unshared()) > max_unshared:
             raise _failure("layers", f"{share:.0%} of the activation boundaries end, as those of deeper layers do.")
-        if (len(units) + 1) * (search.probe.oracle.n_inputs + 1) > _LARGE:
-            units = located_candidates(search, units)
         try:
             return _network_of(search, units, n_units)
         except NotIdentified as error:
@@ -87,20 +82,6 @@ def find_from_inexact_outputs(search, n_units=None, callback=None, max_unshared=
             if error.reason == "units":
                 break
     raise failure
-
-
-def located_candidates(search, candidates):
-    """The located units of candidates and those that these mask, in units of the outputs."""
-    probe = search.probe
-
-    def hidden_by(units):
-        hidden = CandidateUnits(search, ResidualProbe(probe, units))
-        hidden.scan(_LINES_HIDDEN)
-        return ResidualProbe(probe, units), hidden.units()
-
-    scaled = replace(candidates, outgoing=candidates.outgoing / probe.output_error)
-    units = with_located_units(probe, scaled, hidden_by, search.rng)
-    return replace(units, outgoing=units.outgoing * probe.output_error)
 
 
 def _complete_fit(search, units):

@@ -45,7 +45,7 @@ class LineSearch:
         self.remeasure_tol = _REMEASURE_TOL if probe.exact else _REMEASURE_TOL_NOISY
         D = probe.oracle.n_inputs
         self.pool = _start_points(probe, rng) if probe.oracle.restricted else np.empty((0, D))
-        self.aims, self.n_located, self.waiting = [], 0, None
+        self.n_located, self.waiting = 0, None
         self.units = ReLUUnits(np.empty((D, 0)), np.empty(0), np.empty((0, len(probe.output_error))), np.empty(0))
         self.anchor, self.n_idle, self.n_missed, self.faint, self.failure = None, 0, 0, 0.0, None
 
@@ -93,23 +93,13 @@ class LineSearch:
             new, _ = units_on_line(residual, line, scan, np.arange(len(sizes)), self.rng)
             self.units = self.units.joined(new.take(new.errors < self.direction_tol))
 
-    def aim(self, wrong, right):
-        """Scan next the lines through unexplained points (n, D) and the nearest of the explained points (k, D)."""
-        self.n_idle = 0
-        nearest = np.argmin(
-            np.sum(wrong**2, axis=1)[:, None] - 2.0 * wrong @ right.T + np.sum(right**2, axis=1), axis=1
-        )
-        self.aims = [(u, right[i] - u) for u, i in zip(wrong, nearest, strict=True)]
-
     def next_line(self):
-        """A random line, or one that was aimed at; its visible interval if not all outputs are precise."""
+        """A random line; its visible interval if not all outputs are precise."""
         direction = self.rng.standard_normal(self.probe.oracle.n_inputs)
         if len(self.pool) == 0:
             origin = self.rng.standard_normal(len(direction))
             return Line(origin, direction / np.linalg.norm(direction), self.reach)
         origin = self.pool[self.rng.randint(len(self.pool))]
-        if self.aims:
-            origin, direction = self.aims.pop()
         direction = direction / np.linalg.norm(direction)
         return Line(origin, direction, _visible_interval(self.probe, origin, direction, self.reach))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 
 from skident.budget.constants import RIDGE, TINY
@@ -13,7 +11,6 @@ from skident.linalg import lapack
 from skident.oracle import NotIdentified
 
 from ...constants import OUTPUTS_PER_UNKNOWN, SIGNIFICANT
-from .located_units import with_located_units
 from .restricted import UnsignedFit, network_of_fit
 from .units import ShallowNetwork
 from .unsigned import units_of, unsigned_features, with_linear_part
@@ -22,9 +19,6 @@ from .visible_units import VisibleUnits
 __all__ = ["find_from_logits"]
 
 _LINES = (10, 10, 20, 20, 20, 40, 40, 80)  # lines scanned before each fit (budget)
-_LINES_HIDDEN = 10  # scanned in the residual of located units (budget)
-_LOCATED = 1500  # unknowns from which units are located before the fit, which then takes fewer steps
-_INCOMPLETE = 50.0  # median residual of located units, in standard deviations, from which more lines are scanned
 _ROUNDS = 1  # of the robust polish: four Gauss-Newton steps from units that are right to 1e-4 reach the errors
 _EXPLAINED = 4.0  # scale of the residuals, in standard deviations of the errors, up to which they are errors
 _OUTLIERS = 0.01  # share of outlying rows up to which the others are explained by the right units
@@ -42,7 +36,7 @@ def find_from_logits(oracle, rng, n_units=None, callback=None):
 
     NotIdentified if the units that lines show do not explain the logits.
     """
-    visible, aims, best, n_before = VisibleUnits(oracle, rng), None, None, 0
+    visible, aims, best = VisibleUnits(oracle, rng), None, None
     for n_lines in _LINES:
         visible.scan(n_lines, aims)
         units = visible.units()
@@ -50,17 +44,12 @@ def find_from_logits(oracle, rng, n_units=None, callback=None):
             callback(len(units))
         if len(units) == 0:
             continue
-        located = _unknowns(units) > _LOCATED
-        if located:
-            units = with_located_units(visible, units, functools.partial(_hidden_by, visible), rng)
         rows = visible.rows(units, int(OUTPUTS_PER_UNKNOWN * _unknowns(units) / units.outgoing.shape[1]))
         network, _ = with_linear_part(units, rows)
         residual = np.abs(network(rows.inputs) - rows.outputs).max(axis=1) / rows.std[:, 0]
         aims = rows.inputs[np.argsort(-residual)[:_AIMED]]
         rough = np.median(residual * rows.std[:, 0]) > _ROUGH * np.ptp(rows.outputs)
-        incomplete = located and np.median(residual) > _INCOMPLETE and n_before < len(units)
-        n_before = len(units)
-        if rough or (incomplete and n_lines < _LINES[-1]):
+        if rough:
             continue
         fit, found = _fit(network, rows)
         if fit.scale < _EXPLAINED and fit.outliers.mean() < _OUTLIERS:
@@ -72,13 +61,6 @@ def find_from_logits(oracle, rng, n_units=None, callback=None):
         return _checked(*best, n_units)
     message = f"{len(visible.units())} units do not explain the logits to their precision."
     raise NotIdentified("activation boundaries", "unexplained", message)
-
-
-def _hidden_by(visible, units):
-    """The residual of units in the logits, and the candidates that lines detect in it."""
-    residual = visible.without(units)
-    residual.scan(_LINES_HIDDEN)
-    return residual, residual.units()
 
 
 def _checked(fit, rows, found, n_units):

@@ -28,7 +28,6 @@ _N_IDLE_RESTRICTED = 2  # lines in a row that must give nothing new there
 _FIT_EVERY = 8  # lines after which the units are fitted there in any case
 _PATIENCE = 24  # lines after which small residuals are accepted there
 _FAINT_RESIDUAL = 1e-6  # these, relative to the spread of the outputs: units too small for the others' rounding
-_N_AIMS = 4  # lines drawn at once through unexplained points
 _EXPLAINED_TOL = 1e-9  # relative error of held-out outputs below which a network is taken as the black box
 _EXACT_TOL = 1e-13  # `_EXPLAINED_TOL` below which polishing gains nothing: rounding
 _ACCURATE = 3e-8  # error of a unit that need not be measured again if nothing is polished
@@ -163,9 +162,6 @@ def _find_restricted(search, callback):
         search.units, search.n_located = fit.units, len(fit.units)
         if len(fit.wrong) == 0 or (n_lines >= _PATIENCE and fit.residual < _FAINT_RESIDUAL):
             return network_of_fit(fit, search.probe.output_error, search.probe.length_scale)
-        some = search.rng.permutation(len(fit.wrong))[:_N_AIMS]
-        if len(fit.right):
-            search.aim(fit.wrong[some], fit.right)
     raise _failure(
         "unexplained",
         f"after {_MAX_LINES_RESTRICTED} lines {len(search.units)} units were detected, and outputs remain that they do "

@@ -44,7 +44,6 @@ class UnsignedFit:
     linear_error: float
     residual: float = 0.0  # largest error, relative to the spread of the outputs
     wrong: np.ndarray | None = None  # (n, D), points whose outputs this does not explain
-    right: np.ndarray | None = None  # (k, D), and those that it does
 
 
 def fit_unsigned(search):
@@ -71,7 +70,7 @@ def fit_unsigned(search):
     spread, residual = np.ptp(F, axis=0).max(), residual * tol
     wrong = residual > np.maximum(_WRONG_ERRORS * tol, _WRONG_SPREAD * spread)
     largest = float(np.max(residual - _WRONG_ERRORS * tol, initial=0.0) / spread)
-    return UnsignedFit(units, coef[0], 2.0 * coef[1 : D + 1].T, linear_error, largest, U[wrong], U[~wrong])
+    return UnsignedFit(units, coef[0], 2.0 * coef[1 : D + 1].T, linear_error, largest, U[wrong])
 
 
 def _located(probe, units, n_located, points, rng):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +13,6 @@ from skident.linalg import lapack, svd
 from skident.oracle import NotIdentified
 
 from ...constants import DIRECTION_TOL, SECOND_DIFFERENCE
-from ..kernel.windows import DEVIATIONS
 from .units import ReLUUnits
 
 __all__ = ["VisibleUnits", "measure_logit_error"]
@@ -23,7 +21,6 @@ _SPREADS = (2.0, 1.4, 1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.12, 0.06, 0.03)  # of t
 _MIN_VISIBLE = 0.5  # share of points so spread that must have precise logits
 _PROBED = 200  # points that decide the spread (budget)
 _GRID = 2048  # intervals of a line (budget): a hundred units are some twenty apart
-_GRID_RESIDUAL = 256  # `_GRID` in residuals, where few boundaries are left: longer ones show smaller units
 _FEWEST = 8  # points of a straight piece that count
 _BENT = 12.0  # standard deviations of a second difference that is no error
 _BESIDE = 0.4  # distance of the points of a gradient from their boundary, over that to the next boundary
@@ -66,7 +63,7 @@ class VisibleUnits:
         self.spread = self._visible_spread()
         self.scale = measure_logit_error(oracle, self.spread, rng)
         self.length_scale = self.spread * np.sqrt(oracle.n_inputs)  # usual distance of the points queried
-        self._pool, self._known, self._grid = None, None, _GRID
+        self._pool = None
 
     def _visible_spread(self):
         for spread in _SPREADS:
@@ -78,20 +75,7 @@ class VisibleUnits:
     def query(self, U):
         """Logits (n, m_L) and their standard deviations (n,), infinite where they are lost."""
         Y, error = self.oracle.query(U)
-        if self._known is None:
-            return Y, self.scale * error
-        return Y - 0.5 * np.abs(U @ self._known.weights + self._known.biases) @ self._known.outgoing, self.scale * error
-
-    def query_block(self, U):
-        """Logits (..., m_L) at a block of points (..., D) and what their errors hardly exceed (...)."""
-        Y, std = self.query(U.reshape(-1, U.shape[-1]))
-        return Y.reshape(*U.shape[:-1], -1), DEVIATIONS * std.reshape(U.shape[:-1])
-
-    def without(self, known):
-        """The same for logits minus those of known units: no line is scanned yet."""
-        other = copy.copy(self)
-        other.n_lines, other._pool, other._known, other._grid = 0, None, known, _GRID_RESIDUAL
-        return other
+        return Y, self.scale * error
 
     def rows(self, units, n):
         """A `FitSample` of about n rows near and far from the center, half of them close to hyperplanes of units."""
@@ -137,7 +121,7 @@ class VisibleUnits:
 
     def _boundaries_on(self, start, direction, low, high):
         """Boundaries between straight pieces of at least eight points of a grid."""
-        t = np.linspace(low, high, self._grid + 1)
+        t = np.linspace(low, high, _GRID + 1)
         Y, std = self.query(start + t[:, None] * direction)
         second = np.abs(Y[2:] - 2.0 * Y[1:-1] + Y[:-2])
         largest = np.maximum(np.maximum(std[2:], std[1:-1]), std[:-2])
