@@ -264,7 +264,6 @@ def check_probabilities(P, precision=None):
 
 # Errors of logits in ulps up to which they are used in a fit, the strictest first: 8e-13 to 8e-10 in double precision.
 _PRECISE_ULPS = (3.6e3, 3.6e4, 3.6e5, 3.6e6)
-_COARSE_ULPS = (36.0, 360.0)  # in coarse formats first: 4e-6 and 4e-5 of a logit in single precision
 
 
 def precise_half(error, precision=None):
@@ -272,7 +271,5 @@ def precise_half(error, precision=None):
     digits = _digits_of(precision)
     decimals = precision is not None and precision.kind == "decimals"
     unit = 2.0 * digits.smallest / _PRECISE_ULPS[0] if decimals else digits.unit
-    coarse = precision is not None and precision.is_coarse_binary
-    limits = unit * np.array(_COARSE_ULPS * coarse + _PRECISE_ULPS)
-    met = [limit for limit in limits if 2 * np.count_nonzero(error <= limit) >= len(error)]
-    return error <= (met[0] if met else limits[-1])
+    limits = [k * unit for k in _PRECISE_ULPS if 2 * np.count_nonzero(error <= k * unit) >= len(error)]
+    return error <= (limits[0] if limits else _PRECISE_ULPS[-1] * unit)

@@ -293,7 +293,7 @@ class BoundedOutputs(Outputs):
         gap = np.minimum((Y := _samples(oracle, _APPROACHING)) - low, high - Y)
         near = (gap > error) & (gap < _NEAR_BOUND * (high - low))
         clear = near[:, ~(constant | one_sided)]
-        return bool(np.sum(clear) >= _MORE_NEAR * _NEAR_BOUND * clear.size)
+        return bool(np.sum(clear) >= _MORE_NEAR * _NEAR_BOUND * clear.size) and not self.refuted(Y)
 
     @property
     def roundings(self):

@@ -9,6 +9,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skident.datasets import make_network
 from skident.identification import NetworkIdentifier
+from skident.identification.piecewise.shallow.signs import points_on_both_sides
+from skident.identification.piecewise.shallow.units import ReLUUnits
 from skident.identification.piecewise.shallow.visible_units import VisibleUnits
 from skident.network import change_outputs
 from skident.oracle import Oracle
@@ -72,3 +74,8 @@ def test_a_unit_too_faint_for_the_lines_is_named(rng):
     U = rng.standard_normal((500, 6))
     assert np.abs(identifier.predict(U) - expit(network(U)[:, 0])).max() < 2e-5
     assert identifier.layer_widths_ == (5, 1) or not identifier.report_.agrees
+
+
+def test_outputs_are_fitted_without_units_if_none_is_located_again():
+    none = ReLUUnits(np.empty((4, 0)), np.empty(0), np.empty((0, 1)), np.empty(0))
+    assert points_on_both_sides(none, 10, np.random.RandomState(0)).shape == (13, 4)

@@ -135,14 +135,14 @@ def _undecided(units, error):
 
 
 def points_on_both_sides(units, n, rng):
-    """At least ``n + 4 D`` inputs (k, D): half near the center, half near the hyperplanes, and more near far ones."""
+    """At least ``n + 4 D`` inputs (k, D): half near the center, half near hyperplanes, if any, more near far ones."""
     W, b = units.weights, units.biases
     D, m = W.shape
     n += 4 * D
     U = rng.standard_normal((n, D))
     active = np.mean(U @ W + b > 0, axis=0)
     rare = np.flatnonzero(np.minimum(active, 1.0 - active) < _RARE_SIDE)
-    which = np.concatenate([np.arange(n // 2) % m, np.repeat(rare, int(1.5 * (D + 2)))])
+    which = np.concatenate([np.resize(np.arange(m), n // 2 if m else 0), np.repeat(rare, int(1.5 * (D + 2)))])
     near = rng.standard_normal((len(which), D))
     move = rng.uniform(-_BAND, _BAND, len(which)) - np.sum(near * W.T[which], axis=1) - b[which]
     return np.concatenate([U[n // 2 :], near + move[:, None] * W.T[which]])
