@@ -16,8 +16,6 @@ from .least_squares import Stopping, fit_network
 
 __all__ = [
     "PROMISING",
-    "Removal",
-    "cheapest_removal",
     "prune_to",
     "prune_to_smallest",
     "prune_units",

@@ -9,16 +9,7 @@ from numbers import Integral
 import numpy as np
 from array_api_compat import array_namespace, device, is_numpy_namespace
 
-__all__ = [
-    "check_order",
-    "floats",
-    "insertion",
-    "like",
-    "merger",
-    "n_symmetric_entries",
-    "packing",
-    "packing_weights",
-]
+__all__ = ["check_order", "floats", "like", "merger", "n_symmetric_entries", "packing", "packing_weights"]
 
 
 def n_symmetric_entries(n_features, order):

@@ -22,7 +22,6 @@ __all__ = [
     "cached_sampler",
     "fit_downstream",
     "fit_smallest_downstream",
-    "prefers_small_starts",
     "query_interior",
     "query_vertices",
 ]

@@ -13,12 +13,7 @@ from skident.optim import BatchedSeparableProblem, Ending, batched_levenberg_mar
 
 from ..query_points import random_tangents
 
-__all__ = [
-    "LONGEST",
-    "fit_shapes",
-    "refine_norms",
-    "unit_interval",
-]
+__all__ = ["LONGEST", "fit_shapes", "refine_norms", "unit_interval"]
 
 _NODES = 24  # queries per unit: 10 coefficients of the highest degree and 2 unknowns leave 12 for the residual
 _RANGE = 3.5  # |z| up to which they reach, by the norm known so far: a step has done 99.8 % of its height

@@ -13,17 +13,7 @@ from skident.network import FeedforwardNetwork
 from skident.network.activations import Activation
 from skident.oracle import Accuracy
 
-__all__ = [
-    "SATURATED",
-    "Cube",
-    "Face",
-    "RecoveredNetwork",
-    "outputs_of",
-    "preactivations_of",
-    "rays_of_one_unit",
-    "saturated",
-    "saturating_rays",
-]
+__all__ = ["SATURATED", "Cube", "RecoveredNetwork", "outputs_of", "preactivations_of", "rays_of_one_unit", "saturated"]
 
 # Pre-activation beyond which the activation is constant in float64: 2 exp(-2 * 21) and erfc(6.5) are below 2^-53.
 SATURATED = {"tanh": 21.0, "sigmoid": 42.0, "erf": 6.5}

@@ -26,7 +26,6 @@ __all__ = [
     "sample_where_units_change",
     "samples_farther_out",
     "scaled_errors",
-    "smaller_networks",
     "untested_points",
     "validate_readout",
 ]

@@ -13,16 +13,7 @@ from skident.linalg import lapack, svd
 
 from .points import sizes
 
-__all__ = [
-    "MAX_UNKNOWNS",
-    "NULL_TOL",
-    "Logits",
-    "features",
-    "null_space",
-    "refined",
-    "separating",
-    "with_one",
-]
+__all__ = ["MAX_UNKNOWNS", "NULL_TOL", "Logits", "features", "null_space", "refined", "separating", "with_one"]
 
 MAX_UNKNOWNS = 6000  # of the joint least squares (memory and time)
 _NEAR_BEND = 1e-6  # distance from a hyperplane within which the side of a point is uncertain

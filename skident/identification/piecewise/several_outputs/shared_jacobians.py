@@ -11,17 +11,7 @@ from skident.linalg import lapack, svd
 from ...constants import MIN_OUTPUTS
 from ..kernel.scan import scan_line
 
-__all__ = [
-    "MIN_OUTPUTS",
-    "STAGE",
-    "JacobianAt",
-    "ScannedLine",
-    "Space",
-    "good",
-    "jacobians_at",
-    "normals_on_line",
-    "scanned",
-]
+__all__ = ["MIN_OUTPUTS", "STAGE", "Space", "good", "jacobians_at", "normals_on_line", "scanned"]
 
 STAGE = "layers (shared Jacobians)"
 _MAX_BOUNDARIES = 20_000  # on a line (budget)
