@@ -23,7 +23,7 @@ LINES = {
     "datasets": 304,
     "fitting": 2373,
     "hierarchical": 3082,
-    "identification": 22164,
+    "identification": 22165,
     "inspection": 550,
     "landscape": 2904,
     "linalg": 947,

@@ -278,7 +278,7 @@ def _far_out(oracle, detected, rng):
     grows, off = np.ptp(Y[-1], axis=0).max() > _GROWTH * spread_near, _off_lines(Y, radii)
     linear = grows and off < _ON_RAYS * np.abs(Y[1] - Y[0]).max()
     if linear and not on_rays and off > max(_WAVES * spread_near, error):
-        nearer = 0.1 * np.array(radii)
+        nearer = _NEARER * np.array(radii)
         before = _off_lines(query_block(oracle, nearer[:, None, None] * E), nearer)
         return _WAVY if abs(np.log(off / before)) < _STEADY else None
     if not (on_rays or linear) or _bent_share(oracle, radii[2 if on_rays else 1], on_rays, rng) < _SPREAD_OUT:

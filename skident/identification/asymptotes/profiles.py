@@ -79,7 +79,10 @@ def profile_at(oracle, crossing, distance=DISTANCE):
     None in its place if slopes do not change by the jump.
     """
     start, jump = distance * crossing.point, crossing.jump / (crossing.jump @ crossing.jump)
-    outputs = lambda t: oracle(start + t[:, None] * crossing.normal) @ jump  # noqa: E731
+
+    def outputs(t):
+        return oracle(start + t[:, None] * crossing.normal) @ jump
+
     profile = Profile(outputs, _CLEAR * distance * crossing.margin)
     profile.rounding = np.finfo(float).eps * (profile.largest + distance * np.abs(profile.slopes).max())
     return start, profile if abs(profile.jump - 1.0) <= _UNIT_JUMP else None

@@ -98,7 +98,7 @@ class _Engine:
         self.record = Record(self.outputs)
         self.n_validation, self.samples, self.validation = n_validation, None, None
         self.levels, self.signs, self.linear, self.slope = [], {}, {}, None if leaky else 0.0
-        self.best, self.right, self.share, self.n_searches, self.skips, self.scanned = None, None, 0.0, 0, set(), []
+        self.best, self.validated, self.share, self.n_searches, self.skips, self.scanned = None, None, 0.0, 0, set(), []
         self.most = probe.oracle.n_queries + max_queries
 
     def run(self):
@@ -311,8 +311,8 @@ class _Engine:
             if found.wrong_share == 0 and found.linear.shape[1]:
                 found = found.with_samples(self.probe, samples_farther_out(self.probe, n, self.rng))
         self.samples, self.validation = found.samples, found
-        self.right = found.or_better(self.probe, self.right)
-        if self.right is found:
+        self.validated = found.or_better(self.probe, self.validated)
+        if self.validated is found:
             network = in_oracle_units(found.network, self.probe.output_error)
             deviation = float(readout.deviation.max(initial=0.0))
             self.best = DeepNetwork(
@@ -320,7 +320,7 @@ class _Engine:
                 *(found.linear.shape[1], n_repairs, len(self.skips)),
             )
         else:
-            self.best = replace(self.best, wrong_share=self.right.wrong_share, n_validation=len(self.right.X))
+            self.best = replace(self.best, wrong_share=self.validated.wrong_share, n_validation=len(self.validated.X))
 
     def repair(self):
         """Scan from right to wrong outputs; whether bends there gave a missing unit, at the lowest level that fits."""

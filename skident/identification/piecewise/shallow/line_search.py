@@ -36,7 +36,8 @@ class LineSearch:
     Attributes: `units` (`ReLUUnits`); `anchor`, see `units_on_line`, the most accurate one so far, or None;
     `n_idle`, lines in a row that confirmed what is known and gave nothing else; `faint`, jump of the largest boundary
     of the last line that was not added; `pool` (n, D), start points with outputs, empty if all points have outputs;
-    `n_located`, how many units, the first ones, have been located by their positions.
+    `n_located`, how many units, the first ones, have been located by their positions; `waiting`, the first line, its
+    scan and the boundaries on it that are measured once another line shows no deeper layer, or None.
     """
 
     def __init__(self, probe, reach, max_units, rng):
@@ -64,8 +65,8 @@ class LineSearch:
         missed, matched, new = self._matched(line, scan)
         if self.waiting is not None:  # no deeper layer shows at the boundaries that were measured
             self.n_missed, (first, first_scan, rest), self.waiting = 0, self.waiting, None
-            none = np.zeros(len(self.units), dtype=bool)
-            self._measure(first, first_scan, rest, none, np.where(none, 0, -1))
+            m = len(self.units)
+            self._measure(first, first_scan, rest, np.zeros(m, dtype=bool), np.full(m, -1))
             missed, matched, new = self._matched(line, scan)
         elif len(self.units) == 0 and len(new) > _FIRST_MEASURED:
             near = slice((len(new) - _FIRST_MEASURED) // 2, (len(new) + _FIRST_MEASURED) // 2)  # they share pieces
