@@ -34,19 +34,19 @@ MOST_QUERIES = 1.1  # median ratio on networks that both recover
 
 
 class Version:
-    """A folder with the package of one version, and the process that fits in it, `without` an optional step or ""."""
+    """A folder with the package of one version, and the process that fits in it with an `option` of `compared_fit`."""
 
-    def __init__(self, revision, without=""):
+    def __init__(self, revision, option=""):
         self.folder, self.key = _folder(revision)
-        self.without, self.process = without, None
-        self.key += f" without {without}" * bool(without)
+        self.option, self.process = option, None
+        self.key += f" {option}" * bool(option)
 
     def fit(self, row, seed):
         """The record of one fit; a process that takes too long is killed, and one that died says so."""
         if self.process is None:
             path = os.pathsep.join([str(self.folder), str(FOLDER)])
             variables = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-            command = [sys.executable, "-m", "compared_fit", self.without]
+            command = [sys.executable, "-m", "compared_fit", self.option]
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
             self.process = subprocess.Popen(command, env=variables, cwd=self.folder, text=True, **pipes)
         print(seed, row.name, sep="\t", file=self.process.stdin, flush=True)

@@ -14,7 +14,7 @@ import warnings
 import numpy as np
 
 from cases.compared_rows import N_HELD_OUT, TIMES_OUTPUT_ERROR, rows
-from cases.optional_steps import leave_out
+from cases.optional_steps import leave_out, watched
 
 
 class OutOfTime(BaseException):
@@ -81,17 +81,23 @@ def _out_of_time(*_):
 
 
 def main():
-    """Fit what standard input names ("seed<tab>row") until standard input ends."""
+    """Fit what standard input names ("seed<tab>row") until standard input ends; an argument names the step to leave out.
+
+    With ``--watch`` a record names the optional steps that ran.
+    """
     signal.signal(signal.SIGPROF, _out_of_time)
-    leave_out(sys.argv[1] if len(sys.argv) > 1 else "")
+    option = sys.argv[1] if len(sys.argv) > 1 else ""
+    ran = watched() if option == "--watch" else leave_out(option)
     for line in sys.stdin:
         seed, name = line.rstrip("\n").split("\t")
         row = rows()[name]
+        if ran is not None:
+            ran.clear()
         try:
             record = measured(row, int(seed))
         except OutOfTime:  # it came between the fit and the clock's end
             record = {"outcome": "out of time", "seconds": row.seconds, "queries": 0}
-        print(json.dumps(record), flush=True)
+        print(json.dumps(record if ran is None else record | {"steps": sorted(ran)}), flush=True)
 
 
 if __name__ == "__main__":

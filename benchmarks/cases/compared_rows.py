@@ -324,15 +324,23 @@ def _deep_smooth_rows():
 
 
 def _deep_relu_rows():
-    """Further deep networks with one output; the last rows, so that the others keep their seeds."""
+    """Further deep networks with one output."""
     yield Row("relu 10-15-15-1", random("relu", 10, 15, 15, 1))
     yield Row("relu 30-64-64-1", random("relu", 30, 64, 64, 1), seconds=120.0, networks=10)
     yield Row("relu trained on diabetes (15, 8)", trained("diabetes", "relu", 15, 8), seconds=25.0)
+
+
+def _narrow_rows():
+    """Networks with fewer inputs than units; the last rows, so that the others keep their seeds."""
+    yield Row("tanh 3-8-8-1", random("tanh", 3, 8, 8, 1))
+    yield Row("tanh 3-12-12-1", random("tanh", 3, 12, 12, 1))
+    hints = {"layer_widths": (12, 12, 1), "activation": "tanh"}
+    yield Row("tanh 3-12-12-1, given", random("tanh", 3, 12, 12, 1), given=hints)
 
 
 @functools.cache
 def rows():
     """All rows by name."""
     kinds = (_relu_rows, _inexact_rows, _smooth_rows, _deployed_rows, _raising_row, _public_rows)
-    kinds += (_deep_smooth_rows, _deep_relu_rows)
+    kinds += (_deep_smooth_rows, _deep_relu_rows, _narrow_rows)
     return {row.name: row for kind in kinds for row in kind()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -61,12 +62,36 @@ STEPS = {name: Step(name, rows, places) for name, (rows, places) in _PLACES.item
 
 def leave_out(name):
     """Replace the step's functions in this process; nothing for ""."""
-    for place, replacement in (STEPS[name].replacements if name else {}).items():
+    for target, attribute, replacement in _targets(STEPS[name]) if name else ():
+        setattr(target, attribute, replacement)
+
+
+def watched():
+    """A set to which each step, from now on, adds its name when it runs in this process."""
+    ran = set()
+    for step in STEPS.values():
+        for target, attribute, _ in _targets(step):
+            setattr(target, attribute, _noted(getattr(target, attribute), step.name, ran))
+    return ran
+
+
+def _noted(function, name, ran):
+    @functools.wraps(function)
+    def noted(*arguments, **options):
+        ran.add(name)
+        return function(*arguments, **options)
+
+    return noted
+
+
+def _targets(step):
+    """(object, attribute, replacement) of each place."""
+    for place, replacement in step.replacements.items():
         module, attribute = place.split(":")
         *path, last = attribute.split(".")
         target = importlib.import_module(f"skident.{module}")
         for part in path:
             target = getattr(target, part)
         if not hasattr(target, last):
-            raise AttributeError(f"the step {name!r} leaves out {place}, which is not there")
-        setattr(target, last, replacement)
+            raise AttributeError(f"the step {step.name!r} leaves out {place}, which is not there")
+        yield target, last, replacement

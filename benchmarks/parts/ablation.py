@@ -17,11 +17,26 @@ RESCUED = 1 / 50  # of a row's networks, below which a step does not pay
 SAVED = 0.1  # of the queries or of the processor time, from which it does
 
 
+class WithoutStep(Version):
+    """The working tree without a step; a fit in which the `full` version never runs it is the same."""
+
+    def __init__(self, step, record, full):
+        super().__init__(FOLDER.parent, step)
+        self.record, self.full = record, full
+
+    def fit(self, row, seed):
+        """See `Version.fit`."""
+        entry = self.record.fit(self.full, row, seed)
+        same = self.option not in entry.get("steps", [self.option])
+        return {k: v for k, v in entry.items() if k != "version"} if same else super().fit(row, seed)
+
+
 def ablated(step, record, networks, some):
     """The step's figures over some rows: without it, and with it."""
 
     def one(row):
-        return compared(row, record, [Version(FOLDER.parent, step.name), Version(FOLDER.parent)], networks)
+        full = Version(FOLDER.parent, "--watch")
+        return compared(row, record, [WithoutStep(step.name, record, full), full], networks)
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         results = list(pool.map(one, some))

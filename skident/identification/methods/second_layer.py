@@ -113,13 +113,8 @@ def _faces_apply(problem, m_1, n_units):
 
 
 def _fit_design(problem, m_1, n_units):
-    """The design of a fit for which the queries left suffice, or None: of an unknown width only if outputs have errors.
-
-    Units beyond those of the first layer are then removed.
-    """
+    """The design of a fit for which the queries left suffice, or None: units beyond an unknown width are removed."""
     oracle = problem.oracle
-    if n_units is None and problem.held_out.noise_std is None:
-        return None
     design = fit_design(oracle.n_inputs, (m_1, n_units or m_1, oracle.n_outputs))
     affordable = design is not None and COST_MARGIN * design.n_queries < oracle.budget.queries_left
     return design.with_starts(problem.options.n_starts) if affordable else None
