@@ -81,7 +81,7 @@ def _out_of_time(*_):
 
 
 def main():
-    """Fit what standard input names ("seed<tab>row") until standard input ends; an argument names the step to leave out.
+    """Fit what standard input names ("seed<tab>row") until it ends; an argument names the step to leave out.
 
     With ``--watch`` a record names the optional steps that ran.
     """

@@ -331,11 +331,12 @@ def _deep_relu_rows():
 
 
 def _narrow_rows():
-    """Networks with fewer inputs than units; the last rows, so that the others keep their seeds."""
+    """Networks with fewer inputs than units, and leaky ones; the last rows, so that the others keep their seeds."""
     yield Row("tanh 3-8-8-1", random("tanh", 3, 8, 8, 1))
     yield Row("tanh 3-12-12-1", random("tanh", 3, 12, 12, 1))
     hints = {"layer_widths": (12, 12, 1), "activation": "tanh"}
     yield Row("tanh 3-12-12-1, given", random("tanh", 3, 12, 12, 1), given=hints)
+    yield Row("leaky relu 10-16-1", random("leaky relu", 10, 16, 1))
 
 
 @functools.cache

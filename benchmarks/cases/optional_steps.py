@@ -62,7 +62,8 @@ STEPS = {name: Step(name, rows, places) for name, (rows, places) in _PLACES.item
 
 def leave_out(name):
     """Replace the step's functions in this process; nothing for ""."""
-    for target, attribute, replacement in _targets(STEPS[name]) if name else ():
+    places = {step: list(_targets(STEPS[step])) for step in STEPS if name}  # all are imported, as in `watched`
+    for target, attribute, replacement in places[name] if name else ():
         setattr(target, attribute, replacement)
 
 
