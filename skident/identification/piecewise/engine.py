@@ -32,7 +32,7 @@ _N_LINES = 3  # of these
 _MOST_QUERIES = 400_000  # of a search that explains nothing (budget)
 _PATHS = 6  # lines from right to wrong outputs
 _RIGHT = 0.1  # scaled error below which an output is right
-_PER_PARAMETER = 4  # held-out outputs per parameter and output
+_PER_PARAMETER = 2  # held-out outputs per parameter and output
 _LINEAR_SAMPLES = 20_000  # farther out, where a linear part of the outputs may prove to be a rare unit (budget)
 
 
