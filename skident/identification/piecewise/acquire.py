@@ -10,14 +10,12 @@ from ..constants import NEAR_RADII
 from ..measure.record import between, through
 from .kernel.lines import Segments, random_segments
 
-__all__ = ["aimed_lines", "lines_beside", "orthant_lines", "random_lines"]
+__all__ = ["lines_beside", "orthant_lines", "random_lines"]
 
 _FAR = 30.0  # half length of random lines in units of sqrt(D)
 _N_NODES = 60  # of a random line
 _ORTHANT_NODES = 24  # of a line in the positive orthant
 _BESIDE_NODES = 14  # of a line from a right to a wrong output
-_POOL = 4000  # points among which those on one side of a unit are chosen
-_AIMED_SPREADS = (0.5, 1.0, 2.0, 3.0)  # their spreads, in standard deviations of the inputs
 _SIZES = (0.1, 0.5, 1.0, 2.0)  # of the pre-activations at its ends
 _POWER = 1.5  # of exponential variables: some pre-activations are small
 _LEAST = 0.01  # pre-activation
@@ -55,25 +53,6 @@ def orthant_lines(record, first, n):
 def lines_beside(record, right, wrong):
     """Scan lines from points (n, k) where outputs are right to others where they are wrong; their indices."""
     return record.add(*between(right, wrong, _BESIDE_NODES, record.outputs.rng))
-
-
-def aimed_lines(record, prefix, units):
-    """Scan lines between points on one side of some of the last known units, on either side of each; their indices.
-
-    Some points have all units of the first layer active, if there are such: most of what lies behind shows there.
-    """
-    rng, ends = record.outputs.rng, []
-    X = rng.choice(_AIMED_SPREADS, (_POOL, 1)) * rng.standard_normal((_POOL, record.outputs.n_inputs))
-    pools = [X] if not prefix.layers else [_orthant(prefix.layers[0], _POOL, rng), X]
-    for X in pools:
-        Z = prefix.evaluate(X)[0][:, prefix.first + units] if len(X) else np.zeros((0, len(units)))
-        for side in (Z > 0).T:
-            some = [rng.permutation(np.flatnonzero(mask))[:2] for mask in (side, ~side)]
-            ends += [X[pair] for pair in some if len(pair) == 2]
-    if not ends:
-        return np.zeros(0, dtype=int)
-    one, other = np.swapaxes(np.array(ends), 0, 1)
-    return record.add(*between(one, other, _BESIDE_NODES, rng))
 
 
 def _orthant(first, n, rng):

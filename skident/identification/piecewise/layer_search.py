@@ -15,7 +15,6 @@ from ..units.missing import missing_direction
 from ..units.prefix import Prefix
 from ..units.signs import sign_votes, signs_of_units, some_signs, votes_decide
 from ..units.unit import Unit
-from .acquire import aimed_lines
 
 __all__ = ["find_signs", "find_units", "left_over", "unexplained"]
 
@@ -24,7 +23,6 @@ _MOST_CROSSINGS = 30  # of extending a unit (budget)
 _OPEN_CROSSINGS = 6  # `_MOST_CROSSINGS` if all its crossings are there: weights that never matter may stay undetermined
 _POINTS_PER_UNIT = 4  # critical points of deeper units that decide a layer's signs, at most
 _MOST_UNSIGNED = 30  # units over unsigned features that are extended (budget)
-_MOST_AIMED = 3  # sets of lines that are aimed at units with undecided signs, and one (budget)
 _SHARPENINGS = 12  # of a unit over a wide layer (budget)
 _NEW_NORMALS = 1.05  # normals over those before, above which candidates are formed again (cost)
 _KNOWN = 0.1  # relative error of coefficients that are known well enough, in `exact_tol`
@@ -91,12 +89,10 @@ def find_signs(record, levels, prefix, slope):
             if len(points) >= _POINTS_PER_UNIT * K or votes_decide(sign_votes(prefix, record, points, tol)[0]).all():
                 break
             search.measure([line])
-        for _ in range(_MOST_AIMED):
-            votes, linear, doubtful = _voted(search, prefix, tol)
-            signs = np.where(votes[:, 1] > votes[:, 0], 1.0, -1.0)
-            if not doubtful.any():
-                return signs, 0.0, linear
-            search.measure(aimed_lines(record, prefix, np.flatnonzero(doubtful)))
+        votes, linear, doubtful = _voted(search, prefix, tol)
+        signs = np.where(votes[:, 1] > votes[:, 0], 1.0, -1.0)
+        if not doubtful.any():
+            return signs, 0.0, linear
     found = _signs_by_units(search, prefix, slope)
     if found is None:
         return None
