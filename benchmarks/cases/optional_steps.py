@@ -51,7 +51,6 @@ _PLACES = {  # name: rows, places and what stands there instead
     "maxout": ("relu", {f"{_METHODS}.relu:_maxout": _refuses}),
     "automatic leaky reading": ("relu", {f"{_METHODS}.relu:_relu_or_leaky": _plain_relu}),
     "lines where the first layer is active": ("relu", {f"{_ENGINE}.engine:orthant_lines": _always(None)}),
-    "missing units as linear directions": ("relu", {f"{_ENGINE}.layer_search:missing_direction": _always(None)}),
     "critical points of all layers first": ("relu", {f"{_METHODS}.relu:_has_shared_critical_points": _always(False)}),
     "short lines to unseen weights": ("relu", {f"{_MANY}.units:complete_unit": _always(False)}),
 }

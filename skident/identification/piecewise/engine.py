@@ -228,7 +228,7 @@ class _Engine:
         found = find_signs(self.record, self.levels[:depth], prefix, self.slope)
         if found is None:
             return False
-        self.signs[depth], self.slope, self.linear[depth] = found
+        self.signs[depth], self.slope = found
         return True
 
     def forget_signs(self, depth):

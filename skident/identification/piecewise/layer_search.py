@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from skident.budget.constants import FEW_ROUNDS
-
 from ..constants import CERTAIN
 from ..measure.outputs import SIGNIFICANCE
 from ..units.candidates import Views, unit_of_point
 from ..units.extend import extend
 from ..units.layer import FEWEST_HITS, LayerUnits
-from ..units.missing import missing_direction
-from ..units.prefix import Prefix
 from ..units.signs import sign_votes, signs_of_units, some_signs, votes_decide
 from ..units.unit import Unit
 
@@ -77,41 +73,23 @@ class _Search:
 
 
 def find_signs(record, levels, prefix, slope):
-    """Signs (K,) of the last layer's units, known up to these by `prefix`, slope, and weights (m, r) of linear units.
+    """Signs (K,) of the last layer's units, known up to these by `prefix`, and the slope of inactive units.
 
-    `slope` of inactive units; None is solved for. None if the signs are not determined.
+    A `slope` of None is solved for. None if the signs are not determined.
     """
-    search, K, tol = _Search(record, levels), prefix.n_units, record.outputs.loose_tol
-    linear, signs = np.zeros((len(prefix.top.weights), 0)), np.ones(K)
+    search, K, tol, signs = _Search(record, levels), prefix.n_units, record.outputs.loose_tol, np.ones(prefix.n_units)
     if K <= prefix.n_inputs and slope in (None, 0.0):
         for line in range(len(record.lines)):
             points = search.open_points()
-            if len(points) >= _POINTS_PER_UNIT * K or votes_decide(sign_votes(prefix, record, points, tol)[0]).all():
+            if len(points) >= _POINTS_PER_UNIT * K or votes_decide(sign_votes(prefix, record, points, tol)).all():
                 break
             search.measure([line])
-        votes, linear, doubtful = _voted(search, prefix, tol)
+        votes = sign_votes(prefix, record, search.open_points(), tol)
         signs = np.where(votes[:, 1] > votes[:, 0], 1.0, -1.0)
-        if not doubtful.any():
-            return signs, 0.0, linear
+        if votes_decide(votes).all():
+            return signs, 0.0
     found = _signs_by_units(search, prefix, slope)
-    if found is None:
-        return None
-    return np.where(found.determined, found.signs, signs), found.slope, np.zeros((len(linear), 0))
-
-
-def _voted(search, prefix, tol):
-    """Votes (K, 2) of deeper normals, weights (m, r) of missing linear units, and a mask (K,) of undecided units."""
-    record, points, K = search.record, search.open_points(), prefix.n_units
-    votes, shifts, counts = sign_votes(prefix, record, points, tol)
-    for _ in range(FEW_ROUNDS):
-        v = None if votes_decide(votes).all() else missing_direction(prefix, record, points, tol)
-        if v is None:
-            break
-        prefix = Prefix(prefix.n_inputs, prefix.layers, prefix.top.with_linear(v[:, None]))
-        votes, shifts, counts = sign_votes(prefix, record, points, tol)
-    r = shifts.shape[1]
-    linear = prefix.top.weights[:, K:] + prefix.top.weights[:, :K] @ shifts
-    return votes, linear, ~votes_decide(votes) | ((r > 0) & (counts.min(axis=1) <= r))
+    return None if found is None else (np.where(found.determined, found.signs, signs), found.slope)
 
 
 def _signs_by_units(search, prefix, slope):

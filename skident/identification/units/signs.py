@@ -13,7 +13,7 @@ import numpy as np
 
 from skident.budget import check_deadline, require_memory
 from skident.budget.constants import TINY
-from skident.linalg import inverse_and_null, lapack, svd
+from skident.linalg import inverse_and_null, svd
 from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 
 from ..constants import CERTAIN, SVD_OPERATIONS
@@ -46,27 +46,12 @@ class Signs(NamedTuple):
 def sign_votes(prefix, record, index, tol):
     """How often K units of layer l are active at bends, by the signs of their pre-activations (-, +): (K, 2).
 
-    `prefix` has layer l up to signs; only coefficients that the normal determines count. The weights of r linear units
-    are known up to combinations of those of the others, with coefficients that are recovered too: (K, r). Also how
-    many bends count on either side (K, 2).
+    `prefix` has layer l up to signs; only coefficients that the normal determines count.
     """
-    K, n = prefix.n_units, len(index)
-    votes, r = np.zeros((K, 2)), len(prefix.top.biases) - K
     coefs, slacks = _coefficients(prefix, record, index, tol)
+    active = np.abs(coefs) > slacks
     positive = prefix.evaluate(record.points[index])[0][:, prefix.first :] > 0
-    shifts, counts = np.zeros((K, r)), np.zeros((K, 2))
-    for k in range(K) if n else ():
-        known = np.isfinite(slacks[:, k]) & np.isfinite(slacks[:, K:]).all(axis=1)
-        for side in (0, 1):
-            i = np.flatnonzero(known & (positive[:, k] == side))
-            a, beta, counts[k, side] = coefs[i, k], coefs[i, K:], len(i)
-            if r and len(i) > r:  # an inactive unit has the coefficients that linear ones lack
-                shift = lapack.lstsq(beta, a, rcond=tol)[0]
-                a = a - beta @ shift
-                if not np.any(np.abs(a) > slacks[i, k]):
-                    shifts[k] = shift
-            votes[k, side] = np.sum(np.abs(a) > slacks[i, k])
-    return votes, shifts, counts
+    return np.column_stack([np.sum(active & ~positive, axis=0), np.sum(active & positive, axis=0)])
 
 
 def _coefficients(prefix, record, index, tol):
