@@ -143,7 +143,7 @@ class _Engine:
         basis = first.span() if self.probe.oracle.input_range is None and first.is_whole() else None
         if basis is not None:
             first.restrict(basis)
-        elif len(first.units) > self.outputs.n_inputs:
+        elif len(first.units) >= self.outputs.n_inputs:
             first.refine()
 
     @property

@@ -273,7 +273,7 @@ class _UnitSearch(_Search):
         hits = len(evidence.hits) + more
         if is_wrong:
             return False
-        if level.prefix.n_units > self.outputs.n_inputs and not unit.nullity:  # errors grow along it, and behind it
+        if level.prefix.n_units >= self.outputs.n_inputs and not unit.nullity:  # errors grow along it, and behind it
             more, missed = sharpened(level, unit)
             if missed or level.relative_errors([unit])[0] > self.outputs.loose_tol:
                 return False if missed else None
