@@ -362,7 +362,8 @@ def _recover(readings, model, options, rng):
             with explained(problem):
                 chain = reduced(problem)
                 steps = plan(chain.problem)
-                validation = validate(problem, chain.invert(solve(chain.problem, steps)), chain.names)
+                result = chain.invert(solve(chain.problem, steps))
+                validation = validate(problem, result, chain.names, reading.rejected)
             refuse_refuted(problem.oracle)
         except (NotIdentified, OutOfBudgetError, BlackBoxError) as error:
             failure = error if failure is None or isinstance(failure, BlackBoxError) else failure

@@ -12,7 +12,7 @@ from skident.oracle import NotIdentified, OutOfBudgetError
 from ..constants import LAST_SHARE, WHOLE_SHARE
 from ..measure.outputs import Outputs
 from ..measure.record import Record
-from ..units.layer import LayerUnits
+from ..units.layer import FEWEST_HITS, LayerUnits
 from ..units.prefix import Layer, Prefix, relu_pairs
 from ..units.readout import in_oracle_units, inputs_as_pairs, read_out
 from ..units.validation import Validation, samples_farther_out, validate_readout
@@ -143,8 +143,7 @@ class _Engine:
         basis = first.span() if self.probe.oracle.input_range is None and first.is_whole() else None
         if basis is not None:
             first.restrict(basis)
-        elif len(first.units) >= self.outputs.n_inputs:
-            first.refine()
+        first.refine()
 
     @property
     def exhausted(self):
@@ -174,7 +173,8 @@ class _Engine:
                 break
             self.report_progress()
             readout = self.read(layers, level)
-            whole = depth < len(self.levels) or self.n_searches
+            left = left_over(self.levels[:depth], np.arange(len(self.record)))  # which a deeper unit needs
+            whole = (depth < len(self.levels) or self.n_searches) and len(left) >= FEWEST_HITS
             if readout.share > (WHOLE_SHARE if whole else LAST_SHARE) or self.exhausted:
                 break
             if not self.is_signed(depth) and not self.solve_signs(layers, depth):

@@ -10,7 +10,7 @@ from skident.linalg import lapack
 from ..constants import SPARE
 from ..measure.normals import jacobians
 from ..units.candidates import hyperplane
-from ..units.layer import LayerUnits
+from ..units.layer import LayerUnits, must_be_exact
 from ..units.prefix import Prefix
 from .acquire import random_lines
 from .layer_search import unexplained
@@ -61,7 +61,8 @@ class FirstLayer(LayerUnits):
 
     def refine(self):
         """Locate more points of hyperplanes that are known less exactly than units behind a wide layer need."""
-        for k in np.flatnonzero(self.relative_errors() > _REFINED * self.outputs.exact_tol):
+        wide = must_be_exact(len(self.units), self.outputs.n_inputs)
+        for k in np.flatnonzero(self.relative_errors() > _REFINED * self.outputs.exact_tol) if wide else ():
             self.sought(self.units[k], self.outputs.n_inputs + SPARE)
 
     def is_whole(self):

@@ -10,7 +10,7 @@ from ..constants import CERTAIN
 from ..measure.outputs import SIGNIFICANCE
 from ..units.candidates import Views, unit_of_point
 from ..units.extend import extend
-from ..units.layer import FEWEST_HITS, LayerUnits
+from ..units.layer import FEWEST_HITS, LayerUnits, must_be_exact
 from ..units.missing import missing_direction
 from ..units.prefix import Prefix
 from ..units.signs import sign_votes, signs_of_units, some_signs, votes_decide
@@ -273,7 +273,8 @@ class _UnitSearch(_Search):
         hits = len(evidence.hits) + more
         if is_wrong:
             return False
-        if level.prefix.n_units >= self.outputs.n_inputs and not unit.nullity:  # errors grow along it, and behind it
+        wide = must_be_exact(level.prefix.n_units, self.outputs.n_inputs)
+        if wide and not unit.nullity:
             more, missed = sharpened(level, unit)
             if missed or level.relative_errors([unit])[0] > self.outputs.loose_tol:
                 return False if missed else None

@@ -171,6 +171,45 @@ def test_other_outputs_are_accepted_by_none(kind, function):
     assert accepted(kind, model_of(function, (6, 2))) is None
 
 
+def rests(z):
+    """An odd piecewise linear function that approaches 1 in three steps, the last of slope 1e-4, and rests there."""
+    steps = zip((0.0, 0.8, 1.6), (0.8, 1.6, 10.0), (1.0, 0.1, 1e-4), strict=True)
+    return np.sign(z) * sum(slope * (np.clip(np.abs(z), low, high) - low) for low, high, slope in steps)
+
+
+def cone(X, width):
+    """What grows where the first input is larger than the others together, times `width`: 1 % of all directions."""
+    return 0.05 * np.maximum(X[:, :1] - width * np.abs(X[:, 1:]).sum(axis=1, keepdims=True), 0.0)
+
+
+def test_a_network_that_rests_at_bounds_is_recovered_without_them(rng):
+    """The bounds are accepted first: the rival reading explains the outputs, and the report states both."""
+    W, X = rng.standard_normal((5, 2)), rng.standard_normal((100, 5))
+    model = lambda X: LOW[:2] + HIGH[:2] * rests(X @ W)  # noqa: E731
+    assert accepted(BoundedOutputs, model) is not None
+    found = NetworkIdentifier(model, random_state=0).fit(X)
+    assert found.report_.exact and found.report_.reductions == []
+    assert found.report_.rejected.startswith("outputs between") and "rejected: outputs between" in str(found.report_)
+    far = np.array([[1.0], [10.0], [1e3]])[:, :, None] * rng.standard_normal((3, 100, 5))
+    np.testing.assert_allclose(found.predict(far.reshape(-1, 5)), model(far.reshape(-1, 5)), atol=1e-9)
+
+
+@pytest.mark.parametrize("inner", ["network", "rests"])
+def test_outputs_that_saturate_but_are_not_bounded_are_never_exact(inner, rng):
+    """They grow in 1 % of all directions, which the far outputs that show the bounds do not meet."""
+    W, X = rng.standard_normal((5, 2)), rng.standard_normal((100, 5))
+    saturated = model_of(bounded, (6, 3)) if inner == "network" else lambda X: LOW[:2] + HIGH[:2] * rests(X @ W)
+    model = lambda X: saturated(X) + cone(X, 1.0)  # noqa: E731
+    assert accepted(BoundedOutputs, model) is not None
+    try:
+        with pytest.warns(ConvergenceWarning, match="not exact"):
+            found = NetworkIdentifier(model, random_state=0).fit(X)
+    except NotIdentified as refused:
+        assert "curved and have sharp bends" in str(refused)
+    else:
+        assert not found.report_.exact and found.report_.rejected.startswith("outputs between")
+
+
 def test_constant_inputs_among_many(rng):
     """Of 100 inputs, 90 are constant in X."""
     network = make_network((100, 5, 1), activation="relu", output_activation="identity", random_state=0)
