@@ -56,14 +56,6 @@ class Record:
         self._order = np.lexsort((t, line))
         self._keys = line[self._order] * self._length + t[self._order]
 
-    def restrict(self, basis):
-        """Change to the coordinates y of ``x = y basis``: the outputs depend on these only."""
-        self.outputs.restrict(basis)
-        lines = self.lines
-        self.lines = Segments(lines.origins @ basis.T, lines.directions @ basis.T, lines.low, lines.high)
-        self.normals = self.normals @ basis.T
-        self._forget()
-
     def on_line(self, line):
         """Indices of a line's bends, in order of position."""
         index = np.flatnonzero(self.bends.line == line)

@@ -132,7 +132,7 @@ class _Engine:
         del self.signs[len(recovered)]
 
     def find_first_layer(self):
-        """Find the hyperplanes of the first layer, and change to the coordinates of their span if that is all."""
+        """Find the hyperplanes of the first layer."""
         first = FirstLayer(self.record)
         self.levels = [first]
         first.search()
@@ -140,9 +140,6 @@ class _Engine:
             raise NotIdentified("activation boundaries", *_no_hyperplane(len(self.record)))
         n_unexplained = len(left_over(self.levels, np.arange(len(self.record))))
         self.most += further_queries(self.probe, len(first.units), len(self.record.lines), n_unexplained)
-        basis = first.span() if self.probe.oracle.input_range is None and first.is_whole() else None
-        if basis is not None:
-            first.restrict(basis)
         first.refine()
 
     @property
@@ -155,9 +152,7 @@ class _Engine:
 
     def read(self, layers, level):
         """The `Readout` of layers with signs and the units of a level."""
-        pairs = relu_pairs(layers, level.weights(), self.outputs)
-        pairs[0] = self.outputs.input_weights(pairs[0][0]), pairs[0][1]
-        *pairs, (W, b) = pairs
+        *pairs, (W, b) = relu_pairs(layers, level.weights(), self.outputs)
         size = np.array([np.abs(unit.V[:-1]).max(axis=1, initial=0.0) for unit in level.units]).T
         opened = -(size > self.outputs.loose_tol).astype(int)
         opened = opened if opened.any() else None
@@ -329,7 +324,7 @@ class _Engine:
         if len(right) == 0:
             return False
         one, other = self._new_pairs(X, right, self.rng.permutation(wrong)[:_PATHS])
-        lines = lines_beside(self.record, self.outputs.to_points(X[one]), self.outputs.to_points(X[other]))
+        lines = lines_beside(self.record, X[one], X[other])
         return self.take_up(lines)
 
     def _new_pairs(self, X, right, wrong):
