@@ -334,7 +334,8 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, Estimator):
         if problem.identifies_logits and not self._softmax:
             network = self.network_
             self.network_ = FeedforwardNetwork(network.weights, network.biases, network.activations[0], "sigmoid")
-        if problem.oracle.response == "predict_proba" and not problem.identifies_logits:
+        logits = problem.oracle.response == "predict_proba" and not problem.identifies_logits
+        if logits and self._reduced_outputs is None:
             labels = np.arange(max(2, problem.oracle.n_outputs))
             self.classes_ = self._labels = getattr(problem.model, "classes_", labels)
 

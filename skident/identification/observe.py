@@ -33,7 +33,7 @@ from .methods.relu import ACTIVATIONS as PIECEWISE
 from .problem import HeldOut, Pipeline, Problem
 from .query_points import evenly_spaced_rows, held_out_points, must_stay_near_center, samples_in_range
 from .reductions.one_output import standardized, through_one
-from .reductions.outputs import KINDS, ActivatedOutputs, ClippedOutputs, LinearSkip, LogProbabilities, SigmoidOutputs
+from .reductions.outputs import KINDS, ActivatedOutputs, BoundedOutputs, ClippedOutputs, LinearSkip, SigmoidOutputs
 
 __all__ = ["Reading", "sharp_bends_of", "observe", "pose", "refuse", "refuse_large_batches"]
 
@@ -92,7 +92,7 @@ def _before_outputs(reduction, oracle, X, options, X_in):
         try:
             for reading in _plain_readings(reduction, inner, X, options):
                 activated = reading.activations[1] != "identity" or len(reading.oracle.outputs) > len(inner.outputs)
-                if isinstance(reduction, LogProbabilities) or activated:
+                if activated or not isinstance(reduction, BoundedOutputs):
                     yield reading
         except NotIdentified:  # what comes before these outputs is no network: perhaps they are others
             pass

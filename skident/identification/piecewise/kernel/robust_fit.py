@@ -19,6 +19,7 @@ _WITHIN = 6.0  # errors that an equation may be off by: none of a thousand norma
 _ROUNDS = 30  # reweightings at most, and changes of the active set
 _SETTLED = 1e-2  # relative change of the weights that ends the reweighting: the active set no longer depends on it
 _LEAST_RESIDUAL = 0.3  # errors below which a residual weighs no more
+_FALLING = 0.9  # ratio of successive residuals below which steps go on: the last ones only sort errors of the outputs
 _RANK_OUTPUTS = 1e-12  # `EXACT_RANK_TOL` for fits of outputs, whose features may be nearly dependent
 
 
@@ -90,7 +91,7 @@ def fit_outputs(A, F, tol, *, explained, n_rounds, settled=0.0, floor=1.0):
 
     Reweighted least squares, until all residuals are below `explained`, or their median below `settled`. Residuals
     below `floor` (a number, or a function of all residuals) weigh no more. Then least squares on the better half of the
-    rows, as long as their median halves: reweighting converges slowly where features are nearly dependent.
+    rows, as long as their median falls: reweighting converges slowly where features are nearly dependent.
 
     Notes
     -----
@@ -105,14 +106,14 @@ def fit_outputs(A, F, tol, *, explained, n_rounds, settled=0.0, floor=1.0):
         if np.all(residual < explained) or np.median(residual) < settled:
             return solution / size[:, None], residual
         w = 1.0 / (tol * np.sqrt(np.maximum(residual, floor(residual) if callable(floor) else floor)))
-    while True:
+    for _ in range(n_rounds):
         check_deadline()
         half = residual <= np.median(residual)
         if half.sum() < A.shape[1] + SPARE:
             break
         other = lapack.lstsq(A[half] / tol[half, None], F[half] / tol[half, None], rcond=_RANK_OUTPUTS)[0]
         smaller = np.abs(A @ other - F).max(axis=1) / tol
-        if 2.0 * np.median(smaller) > np.median(residual):
+        if np.median(smaller) > _FALLING * np.median(residual):
             break
         solution, residual = other, smaller
     return solution / size[:, None], residual
