@@ -29,7 +29,7 @@ class FirstLayer(LayerUnits):
         super().__init__(record, Prefix(record.outputs.n_inputs))
 
     def search(self):
-        """Add hyperplanes from lines until no new ones follow."""
+        """Add hyperplanes from lines until no new ones follow, or there are as many as their span has dimensions."""
         record, idle, n = self.record, 0, 0
         while n < _FEWEST_LINES or (idle < PATIENCE and n < _MOST_LINES):
             if n >= len(record.lines) - _FIRST_LINES + 3:
@@ -37,6 +37,8 @@ class FirstLayer(LayerUnits):
             record.measure_normals([n], *unexplained(record, [self], record.on_line(n))[1:])
             idle = 0 if self.add_hyperplanes(record.with_normals()) else idle + 1
             n += 1
+            if len(self.units) == record.outputs.n_inputs and record.outputs.probe.oracle.is_span:
+                break
 
     def add_hyperplanes(self, index):
         """Add the hyperplanes of bends with normals that are on all lines; how many are new."""
