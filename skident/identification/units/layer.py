@@ -10,9 +10,10 @@ from skident.budget.constants import FEW_ROUNDS, ROUNDS, TINY
 
 from ..constants import LEAST_SHARE, NEAR_RADII, POLISHED
 from ..measure.outputs import SIGNIFICANCE
+from ..measure.record import line_grid
 from ..measure.scan import scan
 from ..piecewise.kernel.lines import Segments
-from .crossings import crossings, line_grid
+from .crossings import crossings
 
 __all__ = ["Evidence", "LayerUnits", "must_be_exact"]
 
