@@ -425,11 +425,13 @@ class ExponentialOutputs(Outputs):
 
         The latter are exponentials of odd units that saturate, such as tanh, up to a constant.
         """
-        if Y.min() <= 0.0 or (logs := _samples(cls().apply(oracle), (*_NEAR, _FAR[-1], -_FAR[-1]))) is None:
+        if Y.min() <= 0.0 or (near := _samples(cls().apply(oracle), _NEAR)) is None:
             return None
-        near, far = np.split(logs, [len(_NEAR) * _SAMPLES])
         if np.max(near[-_SAMPLES:]) - np.log(np.median(Y)) > _CLEARLY:
             return cls()
+        far = _samples(cls().apply(oracle), (_FAR[-1], -_FAR[-1]))
+        if far is None:
+            return None
         sums, size = far[:_SAMPLES] + far[_SAMPLES:], np.ptp(far, axis=0)
         return cls(None) if np.all(size > _LEAST_RANGE) and np.all(np.ptp(sums, axis=0) < _AGREE * size) else None
 

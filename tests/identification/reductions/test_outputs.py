@@ -124,6 +124,30 @@ def test_log_probabilities_in_single_precision(rng):
     np.testing.assert_allclose(found.predict(X), model(X), atol=3e-6)
 
 
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_logarithms_of_probabilities_that_underflow(activation, rng):
+    """Far out, ReLU units make them minus infinity."""
+    network = make_network((5, 6, 3), activation=activation, output_activation="identity", random_state=0)
+
+    def model(X):
+        with np.errstate(divide="ignore"):
+            return np.log(softmax(network(X), axis=1))
+
+    X = rng.standard_normal((100, 5))
+    found = NetworkIdentifier(model, random_state=0).fit(X)
+    assert found.report_.exact and found.report_.reductions[0] == "log-probabilities"
+    np.testing.assert_allclose(found.predict(X), model(X), atol=1e-10)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "sigmoid"])
+def test_exponentials_of_units_that_saturate(activation, rng):
+    """The product of outputs at far opposite points is constant."""
+    model, X = model_of(np.exp, (6, 2), activation), rng.standard_normal((100, 5))
+    found = NetworkIdentifier(model, random_state=0).fit(X)
+    assert found.report_.exact and found.report_.reductions == ["logarithm of the outputs"]
+    np.testing.assert_allclose(found.predict(X), model(X), rtol=1e-9)
+
+
 @pytest.mark.parametrize("kind", [BoundedOutputs(LOW, HIGH), LogProbabilities(), ExponentialOutputs()])
 def test_inverses(kind, rng):
     Z = rng.standard_normal((50, 3))
@@ -202,7 +226,7 @@ def test_outputs_that_saturate_but_are_not_bounded_are_never_exact(inner, rng):
     model = lambda X: saturated(X) + cone(X, 1.0)  # noqa: E731
     assert accepted(BoundedOutputs, model) is not None
     try:
-        with pytest.warns(ConvergenceWarning, match="not exact"):
+        with pytest.warns(ConvergenceWarning, match="not exact"), np.errstate(over="ignore", invalid="ignore"):
             found = NetworkIdentifier(model, random_state=0).fit(X)
     except NotIdentified as refused:
         assert "curved and have sharp bends" in str(refused)
