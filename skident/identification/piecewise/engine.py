@@ -168,9 +168,10 @@ class _Engine:
                 break
             self.report_progress()
             readout = self.read(layers, level)
-            left = left_over(self.levels[:depth], np.arange(len(self.record)))  # which a deeper unit needs
-            whole = (depth < len(self.levels) or self.n_searches) and len(left) >= FEWEST_HITS
+            whole = depth < len(self.levels) or self.n_searches
             if readout.share > (WHOLE_SHARE if whole else LAST_SHARE) or self.exhausted:
+                break
+            if len(left_over(self.levels[:depth], np.arange(len(self.record)))) < FEWEST_HITS:  # of a deeper unit
                 break
             if not self.is_signed(depth) and not self.solve_signs(layers, depth):
                 break

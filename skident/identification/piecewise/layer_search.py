@@ -273,8 +273,8 @@ class _UnitSearch(_Search):
         hits = len(evidence.hits) + more
         if is_wrong:
             return False
-        wide = must_be_exact(level.prefix.n_units, self.outputs.n_inputs)
-        if wide and not unit.nullity:
+        inexact = level.relative_errors([unit])[0] > self.outputs.loose_tol  # it would not explain its other bends
+        if not unit.nullity and (inexact or must_be_exact(level.prefix.n_units, self.outputs.n_inputs)):
             more, missed = sharpened(level, unit)
             if missed or level.relative_errors([unit])[0] > self.outputs.loose_tol:
                 return False if missed else None
