@@ -141,10 +141,10 @@ def tables(result):
         medians = [float(np.median([one[key] for one in found])) if found else None for key in ("queries", "seconds")]
         lines.append([row["case"], len(row["trials"]), len(found), *medians])
     head = ["model", "cases", "exact", "median queries", "median seconds"]
-    return format_table(head, lines) + "\n\n" + format_table(["required", "bar", "measured", ""], _verdicts(result))
+    return format_table(head, lines) + "\n\n" + format_table(["required", "bar", "measured", ""], _required(result))
 
 
-def _verdicts(result):
+def _required(result):
     """Rows of the bars."""
     lines = []
     for names, share in BARS.items():

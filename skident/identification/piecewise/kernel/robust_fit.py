@@ -19,7 +19,7 @@ _WITHIN = 6.0  # errors that an equation may be off by: none of a thousand norma
 _ROUNDS = 30  # reweightings at most, and changes of the active set
 _SETTLED = 1e-2  # relative change of the weights that ends the reweighting: the active set no longer depends on it
 _LEAST_RESIDUAL = 0.3  # errors below which a residual weighs no more
-_FALLING = 0.9  # ratio of successive residuals below which steps go on: the last ones only sort errors of the outputs
+_DECREASE = 0.9  # ratio of successive residuals below which steps go on: the last ones only sort errors of the outputs
 _RANK_OUTPUTS = 1e-12  # `EXACT_RANK_TOL` for fits of outputs, whose features may be nearly dependent
 
 
@@ -113,7 +113,7 @@ def fit_outputs(A, F, tol, *, explained, n_rounds, settled=0.0, floor=1.0):
             break
         other = lapack.lstsq(A[half] / tol[half, None], F[half] / tol[half, None], rcond=_RANK_OUTPUTS)[0]
         smaller = np.abs(A @ other - F).max(axis=1) / tol
-        if np.median(smaller) > _FALLING * np.median(residual):
+        if np.median(smaller) > _DECREASE * np.median(residual):
             break
         solution, residual = other, smaller
     return solution / size[:, None], residual
