@@ -16,6 +16,7 @@ from parts.everyday import (  # noqa: F401  (registers the parts)
     local_differences,
     logits,
     probability_audits,
+    public,
     ranged_services,
     reductions,
     rounded_outputs,

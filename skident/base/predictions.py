@@ -82,10 +82,10 @@ class NetworkPredictions(RegressorMixin):
         Y = self._outputs(X)
         if self._labels is not None:
             return self._labels[np.argmax(probabilities_from_logits(Y), axis=1)]
-        if getattr(self, "_softmax", False):  # a function whose outputs were recognized as probabilities
-            return probabilities_from_logits(Y)
         if getattr(self, "_reduced_outputs", None) is not None:  # the network was recovered before them
             Y = self._reduced_outputs.forward(Y)
+        elif getattr(self, "_softmax", False):  # a function whose outputs were recognized as probabilities
+            return probabilities_from_logits(Y)
         return in_shape_of_targets(Y, self._one_dimensional)
 
     @available_if(_gives_probabilities)

@@ -334,7 +334,8 @@ class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, Estimator):
         if problem.identifies_logits and not self._softmax:
             network = self.network_
             self.network_ = FeedforwardNetwork(network.weights, network.biases, network.activations[0], "sigmoid")
-        if problem.oracle.response == "predict_proba" and not problem.identifies_logits:
+        logits = problem.oracle.response == "predict_proba" and not problem.identifies_logits
+        if logits and self._reduced_outputs is None:
             labels = np.arange(max(2, problem.oracle.n_outputs))
             self.classes_ = self._labels = getattr(problem.model, "classes_", labels)
 
@@ -362,7 +363,8 @@ def _recover(readings, model, options, rng):
             with explained(problem):
                 chain = reduced(problem)
                 steps = plan(chain.problem)
-                validation = validate(problem, chain.invert(solve(chain.problem, steps)), chain.names)
+                result = chain.invert(solve(chain.problem, steps))
+                validation = validate(problem, result, chain.names, reading.rejected)
             refuse_refuted(problem.oracle)
         except (NotIdentified, OutOfBudgetError, BlackBoxError) as error:
             failure = error if failure is None or isinstance(failure, BlackBoxError) else failure

@@ -33,7 +33,7 @@ from .methods.relu import ACTIVATIONS as PIECEWISE
 from .problem import HeldOut, Pipeline, Problem
 from .query_points import evenly_spaced_rows, held_out_points, must_stay_near_center, samples_in_range
 from .reductions.one_output import standardized, through_one
-from .reductions.outputs import KINDS, ActivatedOutputs, ClippedOutputs, LinearSkip, LogProbabilities, SigmoidOutputs
+from .reductions.outputs import KINDS, ActivatedOutputs, BoundedOutputs, ClippedOutputs, LinearSkip, SigmoidOutputs
 
 __all__ = ["Reading", "sharp_bends_of", "observe", "pose", "refuse", "refuse_large_batches"]
 
@@ -57,6 +57,8 @@ class Reading:
     detected : ActivationEvidence or None
     one : tuple of (OneOutput, Reading) or None
         The reading of one of several outputs, from which these are recovered.
+    rejected : str
+        The reduction that the outputs seemed to accept, and that this reading does without.
     """
 
     oracle: Oracle
@@ -65,31 +67,32 @@ class Reading:
     activations: tuple[str, str]
     detected: ActivationEvidence | None = None
     one: tuple | None = None
+    rejected: str = ""
 
 
 def observe(model, oracle, X, options):
     """Yield readings of the outputs: of what comes before them first, if they are a known function of it."""
-    probed = _probe(oracle, X)
+    probed, reduction = _probe(oracle, X), None
     if oracle.response == "predict" and oracle.input_range is None and options.activations[1] == "auto":
-        yield from _before_outputs(model, oracle, X, options, *probed[:2])
+        found = (kind.accepts(oracle, probed[1]) for kind in KINDS)
+        reduction = None if has_known_activations(model) else next(filter(None, found), None)
+        if reduction is not None:
+            yield from _before_outputs(reduction, oracle, X, options, probed[0])
         if (sigmoids := SigmoidOutputs.accepts(oracle, probed[1])) is not None and not has_known_activations(model):
             hidden = None if options.activations[0] == "auto" else options.activations[0]
             yield from through_one(Reading(oracle, probed[0], probed[2], (hidden, "sigmoid")), sigmoids, hidden)
-    yield from _plain_readings(model, oracle, X, options, probed)
+    for reading in _plain_readings(model, oracle, X, options, probed):
+        yield reading if reduction is None else replace(reading, rejected=str(reduction))
 
 
-def _before_outputs(model, oracle, X, options, X_in, Y):
+def _before_outputs(reduction, oracle, X, options, X_in):
     """Yield readings of the values before outputs that a reduction accepts."""
-    found = (kind.accepts(oracle, Y) for kind in KINDS)
-    reduction = None if has_known_activations(model) else next(filter(None, found), None)
-    if reduction is None:
-        return
     inner = reduction.apply(oracle)
     if inner.output_bounds is None:
         try:
             for reading in _plain_readings(reduction, inner, X, options):
                 activated = reading.activations[1] != "identity" or len(reading.oracle.outputs) > len(inner.outputs)
-                if isinstance(reduction, LogProbabilities) or activated:
+                if activated or not isinstance(reduction, BoundedOutputs):
                     yield reading
         except NotIdentified:  # what comes before these outputs is no network: perhaps they are others
             pass

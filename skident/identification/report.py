@@ -56,6 +56,8 @@ class IdentificationReport(StageReport):
         Steps, and how they ended.
     reductions : list of str
         What made the problem simpler before it was solved, in turn.
+    rejected : str
+        A reduction that the outputs seemed to accept: no network explained them behind it, but this one does without.
     repeatable : bool
         Whether the same input has the same outputs again.
     activation : object
@@ -111,6 +113,7 @@ class IdentificationReport(StageReport):
     plan: list[str] = field(default_factory=list)
     tried: list[tuple[str, str]] = field(default_factory=list)
     reductions: list[str] = field(default_factory=list)
+    rejected: str = ""
     repeatable: bool = True
     activation: object = None
     bits: Bits | None = None
@@ -158,6 +161,7 @@ class IdentificationReport(StageReport):
             *self._undetected(),
             f"method: {self.route} ({self.reason}), {attempts}",
             *([f"reduced: {', then '.join(self.reductions)}"] if self.reductions else []),
+            *([f"rejected: {self.rejected}"] if self.rejected else []),
             *([] if seen is None else [f"activation: {seen}"]),
             *([f"not determined: {left}"] if left else []),
             *([] if bits is None else [f"bits: {bits}"]),
@@ -226,6 +230,7 @@ def report_of(validation, steps, bits=None):
         plan=[str(step) for step in steps],
         tried=[(str(step), end) for step, end in result.tried],
         reductions=validation.reductions,
+        rejected=validation.rejected,
         route=result.best.method,
         reason=steps[0].reason,
         noise=problem.held_out.relative_noise,

@@ -60,6 +60,8 @@ class Validation:
         Held-out samples that were compared last, if the network explained the others.
     reductions : list of str
         The reductions that led to the network.
+    rejected : str
+        The reduction that the outputs seemed to accept before.
     """
 
     problem: Problem
@@ -75,6 +77,7 @@ class Validation:
     contradicted: bool
     further: FurtherSamples = field(default_factory=FurtherSamples)
     reductions: list = field(default_factory=list)
+    rejected: str = ""
 
     @property
     def best(self):
@@ -161,10 +164,10 @@ class Validation:
         return float(np.max((residual - spacing / 2.0) / np.maximum(held_out.accuracy.std, np.finfo(float).tiny)))
 
 
-def validate(problem, result, reductions=()):
-    """Validate the best attempt of a result, which `reductions` led to."""
+def validate(problem, result, reductions=(), rejected=""):
+    """Validate the best attempt of a result, which `reductions` led to, without one that was `rejected`."""
     with problem.oracle.budget.limit(_GRACE):
-        validation = replace(_validation(problem, result), reductions=list(reductions))
+        validation = replace(_validation(problem, result), reductions=list(reductions), rejected=rejected)
         if validation.agrees:
             validation = _compared_further(validation)
     return validation

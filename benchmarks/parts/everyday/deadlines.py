@@ -70,7 +70,8 @@ def fit_one(case, seed, limit):
         except ValueError as error:
             outcome = f"refused: {str(error)[:60]}"
     wall, own = time.perf_counter() - began[0], time.process_time() - began[1]
-    return {"model": name, "seconds": wall, "processor": own, "outcome": outcome}
+    queries = getattr(identifier, "n_queries_", None)
+    return {"model": name, "seconds": wall, "processor": own, "queries": queries, "outcome": outcome}
 
 
 @part("everyday", "deadlines", seeds=seed_ranges.EVERYDAY)

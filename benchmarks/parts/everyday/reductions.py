@@ -7,7 +7,11 @@ from pathlib import Path
 from time import process_time
 
 import numpy as np
-from scipy.special import expit, log_softmax
+import torch
+from scipy.ndimage import zoom
+from scipy.special import expit
+from sklearn.datasets import load_digits
+from sklearn.neural_network import MLPClassifier, MLPRegressor
 
 import seed_ranges
 from common import format_table
@@ -18,7 +22,7 @@ from skident.network import FeedforwardNetwork
 
 FIRST_SEED = seed_ranges.EVERYDAY.start
 OFFSET = 12_000  # of its seeds in the range of the topic
-N_CASES = 10
+N_CASES, N_SIGMOIDS = 10, 4
 SECONDS = 100  # `max_seconds` of a case
 PUBLIC = Path(__file__).parents[4] / "shared" / "data" / "public"  # files of others, which are not part of the project
 SDS = 1, 5, 20, 100  # standard deviations of output weights
@@ -34,11 +38,16 @@ def clipped(Z, rng):
     return np.clip(Z, -rng.uniform(0.3, 1.5, Z.shape[1]), rng.uniform(0.3, 1.5, Z.shape[1]))
 
 
+def log_probabilities(Z, rng):
+    return torch.log_softmax(torch.tensor(Z), dim=1).numpy()
+
+
 ROWS = [
     *[("actor", shape, name, actor) for shape in ((8, 16, 3), (8, 12, 8, 3)) for name in ("relu", "tanh")],
-    ("score", (10, 16, 1), "relu", lambda Z, rng: 100.0 * expit(Z)),
-    *[("log-probabilities", (10, 16, 4), name, lambda Z, rng: log_softmax(Z, axis=1)) for name in ("relu", "tanh")],
-    ("exponential", (10, 16, 1), "relu", lambda Z, rng: np.exp(Z)),
+    *[("score", (10, 16, 1), name, lambda Z, rng: 100.0 * expit(Z)) for name in ("relu", "tanh")],
+    *[("LogSoftmax of torch", (10, 16, 4), name, log_probabilities) for name in ("relu", "tanh")],
+    *[("predict_log_proba", (10, 16, 4), name, None) for name in ("relu", "tanh")],
+    *[("exponential", (10, 16, 1), name, lambda Z, rng: np.exp(Z)) for name in ("relu", "tanh")],
     *[
         (f"sigmoids, output weights of sd {sd}", shape, name, lambda Z, rng, sd=sd: expit(4.0 * sd * Z))
         for sd in SDS
@@ -48,6 +57,24 @@ ROWS = [
     *[("clips", shape, "relu", clipped) for shape in ((8, 16, 3), (8, 10, 6, 3))],
     *[("plain", shape, "relu", lambda Z, rng: Z) for shape in ((300, 12, 10, 1), (1000, 20, 1), (3072, 16, 8, 1))],
 ]
+# Share of the cases that must be exact, by the beginning of their names; those of one bar are counted together.
+BARS = {
+    ("actor", "score"): 0.9,
+    ("LogSoftmax", "predict_log_proba"): 0.95,
+    ("exponential",): 0.9,
+    ("sigmoids",): 0.9,
+    ("ReLU outputs",): 0.9,
+    ("clips",): 0.9,
+}
+LIMITS = {  # queries and seconds of the slowest case, all of which must be exact
+    "plain 300-12-10-1": (6 * 3753, None),
+    "plain 1000-20-1": (6 * 20041, None),
+    "plain 3072-16-8-1": (6 * 49313, None),
+    "digits 784-16-16-1": (60_000, 5.0),
+    "digits 784-64-64-1": (400_000, 60.0),
+    "mnist784_8x2_1": (40_000, 5.0),
+    "mnist784_32x2_1": (150_000, 20.0),
+}
 
 
 def _fitted(model, X):
@@ -66,7 +93,23 @@ def _trial(widths, activation, outputs, seed):
     names = {"activation": activation, "output_activation": "identity"}
     network = make_network(widths, random_state=seed, bias_scale=0.3, **names)
     X = np.random.default_rng(seed).standard_normal((200, widths[0]))
+    if outputs is None:
+        classifier = MLPClassifier(widths[1:-1], activation=activation, max_iter=100, random_state=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return _fitted(classifier.fit(X, network(X).argmax(axis=1)).predict_log_proba, X)
     return _fitted(lambda X: outputs(network(X), np.random.default_rng(seed)), X)
+
+
+def _digits(width):
+    """Two hidden layers trained to predict the digit from images of 28 x 28 pixels."""
+    images, y = load_digits(return_X_y=True)
+    X = zoom(images.reshape(-1, 8, 8) / 16.0, (1, 3.5, 3.5), order=1).reshape(len(images), -1)
+    sizes = {"hidden_layer_sizes": (width, width), "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trained = MLPRegressor(**sizes, tol=1e-6, n_iter_no_change=30).fit(X, y.astype(float))
+    return _fitted(FeedforwardNetwork(trained.coefs_, trained.intercepts_, "relu").__call__, X[::9])
 
 
 def _public(path):
@@ -79,10 +122,13 @@ def _public(path):
 
 @part("everyday", "reductions", seeds=seed_ranges.EVERYDAY)
 def run(trials, quick):
-    n, rows = trials or (1 if quick else N_CASES), []
+    rows = []
     for j, (name, *case) in enumerate(ROWS):
+        n = trials or (1 if quick else N_SIGMOIDS if name.startswith("sigmoids") else N_CASES)
         found = [_trial(*case, FIRST_SEED + OFFSET + 20 * j + i) for i in range(n)]
         rows.append({"case": f"{name} {'-'.join(map(str, case[0]))}, {case[1]}", "trials": found})
+    for width in () if quick else (16, 64):
+        rows.append({"case": f"digits 784-{width}-{width}-1", "trials": [_digits(width)]})
     for path in sorted([*PUBLIC.glob("mnist784_[83]*x2_1.npz"), *PUBLIC.glob("gnubg_prune16.npz")]):
         rows.append({"case": path.stem, "trials": [_public(path)]})
     return {"rows": rows}
@@ -94,4 +140,30 @@ def tables(result):
         found = [one for one in row["trials"] if one["exact"]]
         medians = [float(np.median([one[key] for one in found])) if found else None for key in ("queries", "seconds")]
         lines.append([row["case"], len(row["trials"]), len(found), *medians])
-    return format_table(["model", "cases", "exact", "median queries", "median seconds"], lines)
+    head = ["model", "cases", "exact", "median queries", "median seconds"]
+    return format_table(head, lines) + "\n\n" + format_table(["required", "bar", "measured", ""], _required(result))
+
+
+def _required(result):
+    """Rows of the bars."""
+    lines = []
+    for names, share in BARS.items():
+        found = [one["exact"] for row in result["rows"] if row["case"].startswith(names) for one in row["trials"]]
+        bar = f"{share:.0%} exact"
+        lines.append(
+            [", ".join(names), bar, f"{sum(found)} of {len(found)}", _passes(sum(found) >= share * len(found))]
+        )
+    for name, (queries, seconds) in LIMITS.items():
+        found = [one for row in result["rows"] if row["case"].startswith(name) for one in row["trials"]]
+        if not found:
+            continue
+        exact, most = sum(one["exact"] for one in found), max(one["queries"] or 0 for one in found)
+        slowest = max(one["seconds"] for one in found)
+        right = exact == len(found) and most <= queries and (seconds is None or slowest <= seconds)
+        bar = f"all exact, <= {queries:,} queries" + ("" if seconds is None else f", <= {seconds:g} s")
+        lines.append([name, bar, f"{exact} of {len(found)}, <= {most:,}, {slowest:.3g} s", _passes(right)])
+    return lines
+
+
+def _passes(right):
+    return "pass" if right else "FAIL"

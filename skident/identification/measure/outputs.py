@@ -1,4 +1,4 @@
-"""Outputs in units of their spread with standard errors, in the coordinates that the outputs depend on."""
+"""Outputs in units of their spread with standard errors."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ _TESTABLE = 1e-3  # relative error of a predicted position up to which it can be
 
 class Outputs:
     """The outputs of a `DeepProbe` at points y (n, k), in units of their spread, each with its standard error.
-
-    The inputs are ``x = y basis`` with orthonormal rows, once the outputs are known to depend on these only.
 
     Attributes
     ----------
@@ -40,7 +38,7 @@ class Outputs:
     """
 
     def __init__(self, probe, rng):
-        self.probe, self.rng, self.basis = probe, rng, None
+        self.probe, self.rng = probe, rng
         self.n_inputs, self.n_outputs = probe.n_inputs, probe.n_outputs
         self.error = probe.resolution / probe.deviations
         self.exact_tol = max(_FINEST, _FINEST_ERRORS * self.error)
@@ -59,27 +57,10 @@ class Outputs:
 
     def __call__(self, Y):
         """Outputs (n, m_L) and standard errors (n,) at points (n, k); infinite where they are lost."""
-        F, tol = self.probe.query(self.to_inputs(Y))
+        F, tol = self.probe.query(Y)
         return F * self.probe.resolution, tol * self.error
 
     def block(self, Y):
         """Outputs (..., m_L) and standard errors (...) at a block of points (..., k)."""
         F, error = self(Y.reshape(-1, Y.shape[-1]))
         return F.reshape(*Y.shape[:-1], F.shape[1]), error.reshape(Y.shape[:-1])
-
-    def to_inputs(self, Y):
-        """Inputs (n, D) of points (n, k)."""
-        return Y if self.basis is None else Y @ self.basis
-
-    def to_points(self, X):
-        """Points (n, k) of inputs (n, D)."""
-        return X if self.basis is None else X @ self.basis.T
-
-    def input_weights(self, W):
-        """Weights (D, m) of the inputs from those of the coordinates (k, m)."""
-        return W if self.basis is None else self.basis.T @ W
-
-    def restrict(self, basis):
-        """Change to coordinates y of ``x = y basis`` with orthonormal rows (k, n_inputs)."""
-        self.basis = basis if self.basis is None else basis @ self.basis
-        self.n_inputs = len(basis)

@@ -9,7 +9,7 @@ from .normals import share_jacobians
 from .outputs import SIGNIFICANCE
 from .scan import Bends, Runs, scan
 
-__all__ = ["Record", "between", "through"]
+__all__ = ["Record", "between", "line_grid", "through"]
 
 _JITTER = 0.3  # of a node over its distance from the next one
 _DEAD_ERRORS = 4.0  # errors of the outputs that a constant run may change by, over its length
@@ -56,14 +56,6 @@ class Record:
         self._order = np.lexsort((t, line))
         self._keys = line[self._order] * self._length + t[self._order]
 
-    def restrict(self, basis):
-        """Change to the coordinates y of ``x = y basis``: the outputs depend on these only."""
-        self.outputs.restrict(basis)
-        lines = self.lines
-        self.lines = Segments(lines.origins @ basis.T, lines.directions @ basis.T, lines.low, lines.high)
-        self.normals = self.normals @ basis.T
-        self._forget()
-
     def on_line(self, line):
         """Indices of a line's bends, in order of position."""
         index = np.flatnonzero(self.bends.line == line)
@@ -106,10 +98,14 @@ class Record:
 
 def through(outputs, lines, n_nodes):
     """Nodes (n, n_nodes) of `Segments`: dense near their origins, as boundaries are, and far apart at their ends."""
+    return _jittered(line_grid(outputs, lines, n_nodes), outputs.rng)
+
+
+def line_grid(outputs, lines, n):
+    """Positions (n_lines, n) on lines, dense near the origins."""
     unit = outputs.length
     low, high = np.arcsinh(lines.low / unit)[:, None], np.arcsinh(lines.high / unit)[:, None]
-    nodes = unit * np.sinh(low + (high - low) * np.linspace(0.0, 1.0, n_nodes))
-    return _jittered(nodes, outputs.rng)
+    return unit * np.sinh(low + (high - low) * np.linspace(0.0, 1.0, n))
 
 
 def between(one, other, n_nodes, rng, low=-0.1, high=1.1):

@@ -20,6 +20,7 @@ from ..piecewise.noisy.network import find_noisy_deep_network
 from ..piecewise.several_outputs.network import MIN_OUTPUTS, find_network
 from ..piecewise.shallow.hard_tanh import find_hard_tanh_network
 from ..piecewise.shallow.network import find_relu_network
+from ..reductions.span import FirstLayerSpan
 
 __all__ = ["ACTIVATIONS", "METHOD"]
 
@@ -215,6 +216,9 @@ def _deep(problem, leaky, found=_NOT_TRIED):
     oracle = problem.oracle
     if _is_noisy(oracle):
         return _noisy_deep(problem)
+    span = None if oracle.is_span or found is not _NOT_TRIED else FirstLayerSpan.accepts(problem, deep=True)
+    if span is not None:
+        return span.invert(problem, _deep(span.apply(problem), leaky))
     if problem.widths is not None and _shares_jacobians(problem):
         try:
             return _with_shared_jacobians(problem)

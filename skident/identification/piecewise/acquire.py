@@ -8,7 +8,7 @@ from skident.linalg import lapack
 
 from ..constants import NEAR_RADII
 from ..measure.record import between, through
-from .kernel.lines import Segments, random_segments
+from .kernel.lines import random_segments
 
 __all__ = ["lines_beside", "orthant_lines", "random_lines"]
 
@@ -24,19 +24,8 @@ _LEAST = 0.01  # pre-activation
 def random_lines(record, n):
     """Scan random lines; their indices."""
     outputs = record.outputs
-    if outputs.basis is None:
-        lines = random_segments(outputs.probe, n, outputs.rng, reach=_FAR, radii=NEAR_RADII)
-    else:
-        lines = _in_coordinates(outputs, n)
+    lines = random_segments(outputs.probe, n, outputs.rng, reach=_FAR, radii=NEAR_RADII)
     return record.add(lines, through(outputs, lines, _N_NODES))
-
-
-def _in_coordinates(outputs, n):
-    rng, k = outputs.rng, outputs.n_inputs
-    V = rng.standard_normal((n, k))
-    half = np.full(n, _FAR * outputs.length)
-    origins = rng.choice(NEAR_RADII, (n, 1)) * rng.standard_normal((n, k))
-    return Segments(origins, V / np.linalg.norm(V, axis=1, keepdims=True), -half, half)
 
 
 def orthant_lines(record, first, n):

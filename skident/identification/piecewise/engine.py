@@ -12,7 +12,7 @@ from skident.oracle import NotIdentified, OutOfBudgetError
 from ..constants import LAST_SHARE, WHOLE_SHARE
 from ..measure.outputs import Outputs
 from ..measure.record import Record
-from ..units.layer import LayerUnits
+from ..units.layer import FEWEST_HITS, LayerUnits
 from ..units.prefix import Layer, Prefix, relu_pairs
 from ..units.readout import in_oracle_units, inputs_as_pairs, read_out
 from ..units.validation import Validation, samples_farther_out, validate_readout
@@ -132,7 +132,7 @@ class _Engine:
         del self.signs[len(recovered)]
 
     def find_first_layer(self):
-        """Find the hyperplanes of the first layer, and change to the coordinates of their span if that is all."""
+        """Find the hyperplanes of the first layer."""
         first = FirstLayer(self.record)
         self.levels = [first]
         first.search()
@@ -140,11 +140,7 @@ class _Engine:
             raise NotIdentified("activation boundaries", *_no_hyperplane(len(self.record)))
         n_unexplained = len(left_over(self.levels, np.arange(len(self.record))))
         self.most += further_queries(self.probe, len(first.units), len(self.record.lines), n_unexplained)
-        basis = first.span() if self.probe.oracle.input_range is None and first.is_whole() else None
-        if basis is not None:
-            first.restrict(basis)
-        elif len(first.units) > self.outputs.n_inputs:
-            first.refine()
+        first.refine()
 
     @property
     def exhausted(self):
@@ -156,9 +152,7 @@ class _Engine:
 
     def read(self, layers, level):
         """The `Readout` of layers with signs and the units of a level."""
-        pairs = relu_pairs(layers, level.weights(), self.outputs)
-        pairs[0] = self.outputs.input_weights(pairs[0][0]), pairs[0][1]
-        *pairs, (W, b) = pairs
+        *pairs, (W, b) = relu_pairs(layers, level.weights(), self.outputs)
         size = np.array([np.abs(unit.V[:-1]).max(axis=1, initial=0.0) for unit in level.units]).T
         opened = -(size > self.outputs.loose_tol).astype(int)
         opened = opened if opened.any() else None
@@ -176,6 +170,8 @@ class _Engine:
             readout = self.read(layers, level)
             whole = depth < len(self.levels) or self.n_searches
             if readout.share > (WHOLE_SHARE if whole else LAST_SHARE) or self.exhausted:
+                break
+            if len(left_over(self.levels[:depth], np.arange(len(self.record)))) < FEWEST_HITS:  # of a deeper unit
                 break
             if not self.is_signed(depth) and not self.solve_signs(layers, depth):
                 break
@@ -329,7 +325,7 @@ class _Engine:
         if len(right) == 0:
             return False
         one, other = self._new_pairs(X, right, self.rng.permutation(wrong)[:_PATHS])
-        lines = lines_beside(self.record, self.outputs.to_points(X[one]), self.outputs.to_points(X[other]))
+        lines = lines_beside(self.record, X[one], X[other])
         return self.take_up(lines)
 
     def _new_pairs(self, X, right, wrong):

@@ -8,7 +8,7 @@ from ..constants import CERTAIN
 from ..measure.outputs import SIGNIFICANCE
 from ..units.candidates import Views, unit_of_point
 from ..units.extend import extend
-from ..units.layer import FEWEST_HITS, LayerUnits
+from ..units.layer import FEWEST_HITS, LayerUnits, must_be_exact
 from ..units.signs import sign_votes, signs_of_units, some_signs, votes_decide
 from ..units.unit import Unit
 
@@ -109,7 +109,7 @@ def _signs_by_units(search, prefix, slope):
             continue
         unit.learn(*layer.equations(np.array([i]), unit.coef))
         unit.settle()
-        if not _passes(layer, unit):
+        if not _passes(layer, unit, slope):
             continue
         layer.units.append(unit)
         found = signs_of_units(prefix, layer.units, outputs.loose_tol, slope)
@@ -121,14 +121,14 @@ def _signs_by_units(search, prefix, slope):
     return None if signs is None else found._replace(signs=signs, determined=signs != 0, slope=0.0)
 
 
-def _passes(layer, unit):
-    """Extend a unit, and whether its crossings are there."""
+def _passes(layer, unit, slope):
+    """Extend a unit, and whether its crossings are there; a slope that is not known (None) is as exact as the unit."""
     evidence = layer.evidence(unit)
     if layer.refuted(unit, evidence)[0]:
         return False
     if unit.nullity and not extend(layer, unit, _MOST_CROSSINGS):
         return False
-    if layer.prefix.n_units > layer.outputs.n_inputs:
+    if layer.prefix.n_units > layer.outputs.n_inputs or slope is None:
         sharpened(layer, unit)
     layer.refit(unit)
     unit.V = unit.vague(layer.outputs.testable_tol)
@@ -247,7 +247,8 @@ class _UnitSearch(_Search):
         hits = len(evidence.hits) + more
         if is_wrong:
             return False
-        if level.prefix.n_units > self.outputs.n_inputs and not unit.nullity:  # errors grow along it, and behind it
+        inexact = level.relative_errors([unit])[0] > self.outputs.loose_tol  # it would not explain its other bends
+        if not unit.nullity and (inexact or must_be_exact(level.prefix.n_units, self.outputs.n_inputs)):
             more, missed = sharpened(level, unit)
             if missed or level.relative_errors([unit])[0] > self.outputs.loose_tol:
                 return False if missed else None

@@ -363,9 +363,13 @@ def _agreed(x, error):
 
 @dataclass(frozen=True)
 class LogProbabilities(Outputs):
-    """Outputs ``z_k - log sum_j exp(z_j)``: the differences from the last of them are linear outputs."""
+    """Outputs ``z_k - log sum_j exp(z_j)``: the differences from the last of them are linear outputs.
+
+    If far ones are `lost`, as logarithms of probabilities that underflow, the model is queried for these probabilities.
+    """
 
     eps: float = EPS
+    lost: bool = False
     whole = False
 
     def __str__(self):
@@ -374,8 +378,14 @@ class LogProbabilities(Outputs):
     @classmethod
     def accepts(cls, oracle, Y):
         """Whether the exponentials of all rows of Y (n, m_L) sum to one."""
-        found = cls(precision_of(Y).eps)
-        return found if Y.shape[1] > 1 and not found.refuted(Y) else None
+        if Y.shape[1] == 1 or cls(precision_of(Y).eps).refuted(Y):
+            return None
+        return cls(precision_of(Y).eps, lost=_samples(oracle, _FAR, _FEWEST) is None)
+
+    def apply(self, oracle):
+        """As above."""
+        inner = super().apply(oracle)
+        return inner.with_response("predict_proba") if self.lost else inner
 
     def refuted(self, Y):
         """Whether exponentials do not sum to one."""
@@ -383,8 +393,8 @@ class LogProbabilities(Outputs):
         return np.any(np.abs(logsumexp(Y, axis=1)) > error)
 
     def before(self, Y, X=None):
-        """Log-odds (n, m_L - 1) of outputs Y (n, m_L)."""
-        return Y[:, :-1] - Y[:, -1:]
+        """Log-odds (n, m_L - 1) of outputs Y (n, m_L), or probabilities."""
+        return np.exp(Y) if self.lost else Y[:, :-1] - Y[:, -1:]
 
     def forward(self, Z):
         """Log-probabilities of logits Z (n, m_L)."""
@@ -392,6 +402,8 @@ class LogProbabilities(Outputs):
 
     def invert(self, network):
         """The network of the logits, which have mean zero."""
+        if self.lost:
+            return network
         weights = [*network.weights[:-1], np.pad(network.weights[-1], ((0, 0), (0, 1)))]
         biases = [*network.biases[:-1], np.append(network.biases[-1], 0.0)]
         return center_outputs(network.with_parameters(weights, biases))
@@ -401,7 +413,7 @@ class LogProbabilities(Outputs):
 class ExponentialOutputs(Outputs):
     """Outputs ``exp(z)``, as of Poisson regression; z is lost where they overflow."""
 
-    bound = _LARGEST_LOG
+    bound: float | None = _LARGEST_LOG
     whole = False
 
     def __str__(self):
@@ -409,11 +421,19 @@ class ExponentialOutputs(Outputs):
 
     @classmethod
     def accepts(cls, oracle, Y):
-        """Whether positive outputs grow faster than polynomials do."""
-        if Y.min() <= 0.0:
+        """Whether positive outputs grow faster than polynomials do, or those at far opposite points have one product.
+
+        The latter are exponentials of odd units that saturate, such as tanh, up to a constant.
+        """
+        if Y.min() <= 0.0 or (near := _samples(cls().apply(oracle), _NEAR)) is None:
             return None
-        logs = _samples(cls().apply(oracle), _NEAR)
-        return cls() if logs is not None and np.max(logs[-_SAMPLES:]) - np.log(np.median(Y)) > _CLEARLY else None
+        if np.max(near[-_SAMPLES:]) - np.log(np.median(Y)) > _CLEARLY:
+            return cls()
+        far = _samples(cls().apply(oracle), (_FAR[-1], -_FAR[-1]))
+        if far is None:
+            return None
+        sums, size = far[:_SAMPLES] + far[_SAMPLES:], np.ptp(far, axis=0)
+        return cls(None) if np.all(size > _LEAST_RANGE) and np.all(np.ptp(sums, axis=0) < _AGREE * size) else None
 
     def refuted(self, Y):
         """Whether outputs are negative."""

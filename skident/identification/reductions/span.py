@@ -21,9 +21,11 @@ __all__ = ["FirstLayerSpan", "lifted"]
 
 _RADII = (1.0, 10.0, 3.0, 100.0, 30.0)  # standard deviations of random points: units that rest near the center act far
 _CLEARLY = 10.0  # errors from which a part of a gradient, or a difference of outputs, is none
-_NARROW = 0.4  # dimension over that of the inputs up to which gradients cost less than they save
+_NARROW = 0.4  # dimension over that of the inputs up to which gradients cost less than they save, and that if layers
+_NARROW_DEEP = 0.85  # behind the first one are known to exist
 _SHARP = 1e-2  # error of a direction from which outputs decide nothing about those outside of the span
-_MANY_INPUTS = 50  # from which it saves more than its checks cost
+_MANY_INPUTS = 50  # from which it saves more than its checks cost, and
+_MANY_INPUTS_DEEP = 10  # that number for several hidden layers
 _CHECKS = 100  # points whose outputs must be those of their projections: a unit active at 5 % of them is not missed
 _BENT = 0.5  # share of the largest bend from which boundaries lie within a distance
 _POOL = 60  # points for one of which the derivatives by the first layer are independent (no queries)
@@ -50,17 +52,18 @@ class FirstLayerSpan:
         return f"span of the first layer ({self.basis.shape[1]} of {len(self.basis)} inputs)"
 
     @classmethod
-    def accepts(cls, problem):
-        """The span of a model with exact outputs that may be queried anywhere, if it is narrow."""
+    def accepts(cls, problem, deep=False):
+        """The span of a model with exact outputs that may be queried anywhere, if it is narrow; `deep`: of layers."""
         oracle, options = problem.oracle, problem.options
+        many, narrow = (_MANY_INPUTS_DEEP, _NARROW_DEEP) if deep else (_MANY_INPUTS, _NARROW)
         given = problem.pipeline.first or options.strategy != "auto" or problem.prediction is not None
-        limited = oracle.n_inputs < _MANY_INPUTS or oracle.input_range is not None or oracle.output_bounds is not None
+        limited = oracle.n_inputs < many or oracle.input_range is not None or oracle.output_bounds is not None
         limited |= problem.activations[1] != "identity"
         limited |= get_activation(problem.activations[0]).saturating  # steps on large circles show their units for less
         if given or limited or not oracle.accuracy.exact or oracle.precision.is_coarse_binary:
             return None
         with problem.log.stage("span of the first layer (gradients)", oracle):
-            basis = _Span(oracle, problem.rng, not get_activation(problem.activations[0]).curved).basis()
+            basis = _Span(oracle, problem.rng, not get_activation(problem.activations[0]).curved).basis(narrow)
             return None if basis is None else cls(basis, _unit(oracle, basis, problem.rng))
 
     def apply(self, problem):
@@ -112,10 +115,10 @@ class _Span:
         self.oracle, self.rng, self.piecewise = oracle, rng, piecewise
         self.Q, self.errors, self.rows, self.size = np.empty((D, 0)), [], [], 0.0
 
-    def basis(self):
+    def basis(self, narrow=_NARROW):
         """The basis once a Jacobian adds less than one before and outputs need no more; None if it is not narrow."""
         D, radii, most_added, points = self.oracle.n_inputs, itertools.cycle(_RADII), 1, ()
-        most = max(_NARROW, 1.0 - 1.0 / self.oracle.n_outputs) * D
+        most = max(narrow, 1.0 - 1.0 / self.oracle.n_outputs) * D
         while self.Q.shape[1] <= most:
             random = next(radii) * self.rng.standard_normal(D)
             added = next((n for n in map(self._extended, points or (random,)) if n), 0)
@@ -125,8 +128,8 @@ class _Span:
                 most_added, points = added, ()
             elif not (points := self._where_it_fails()):
                 break
-        narrow = 0 < (r := self.Q.shape[1]) <= most and max(self.errors) < _SHARP
-        return svd(np.array(self.rows), full_matrices=False)[2][:r].T if narrow else None
+        sharp = 0 < (r := self.Q.shape[1]) <= most and max(self.errors) < _SHARP
+        return svd(np.array(self.rows), full_matrices=False)[2][:r].T if sharp else None
 
     def _extended(self, point):
         """Include the gradients of all outputs at a point; how many have parts outside of the span."""

@@ -7,7 +7,7 @@ import numpy as np
 from skident.budget import check_deadline
 from skident.budget.constants import TINY
 
-__all__ = ["Crossings", "crossings", "line_grid"]
+__all__ = ["Crossings", "crossings"]
 
 _SECANTS = 25  # to a zero (budget): exact as soon as both ends lie in one linear region
 _ZERO = 1e-15  # pre-activation of units of spread 1 that is rounding
@@ -37,13 +37,6 @@ class Crossings:
     def take(self, index):
         """Points, directions, position errors and slopes of some crossings."""
         return self.points[index], self.directions[index], self.errors[index], self.slopes[index]
-
-
-def line_grid(outputs, lines, n):
-    """Positions (n_lines, n) on lines, dense near the origins."""
-    unit = outputs.length
-    low, high = np.arcsinh(lines.low / unit)[:, None], np.arcsinh(lines.high / unit)[:, None]
-    return unit * np.sinh(low + (high - low) * np.linspace(0.0, 1.0, n))
 
 
 def crossings(prefix, unit, lines, grid, phi, tol):

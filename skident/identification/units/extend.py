@@ -22,7 +22,7 @@ _MOST_STEPS = 12  # linear regions that a path passes (budget)
 _IDLE = 4  # sets of crossings that determine nothing, after which a unit is left (budget)
 _AIMED = 0.8  # share of the paths that head for a boundary across which the unit is undetermined
 _SIDEWAYS = 0.3  # random part of their directions
-_FARTHEST = 10.0  # distance of a path from the center, in units of sqrt(D)
+_FARTHEST = 10.0  # distance of a path from the center, in units of sqrt(D) or that of its start
 _TOO_SHORT = 1e-4  # free length at a boundary that is too short to be crossed
 _WIDEST = 1.0  # free length used at most, in standard deviations of the inputs
 _AHEAD = 0.04  # distance of the short scan behind the boundary over the free length
@@ -126,6 +126,7 @@ def _path(prefix, outputs, unit, aims):
     x = unit.starts[rng.randint(len(unit.starts))].copy()
     pattern, last, u = prefix.evaluate(x[None])[0][0] > 0, -1, None
     aim = rng.choice(aims) if len(aims) and rng.uniform() < _AIMED else None
+    farthest = _FARTHEST * max(outputs.length, np.linalg.norm(x))
     for _ in range(_MOST_STEPS):
         cell = prefix.cell(pattern)
         g = cell.P @ unit.coef
@@ -146,7 +147,7 @@ def _path(prefix, outputs, unit, aims):
         if not np.isfinite(t[k]):
             return None
         x = x + t[k] * u
-        if np.linalg.norm(x) > _FARTHEST * outputs.length:
+        if np.linalg.norm(x) > farthest:
             return None
         behind = pattern.copy()
         behind[k] = ~behind[k]

@@ -8,13 +8,14 @@ import numpy as np
 
 from skident.budget.constants import FEW_ROUNDS, ROUNDS, TINY
 
-from ..constants import LEAST_SHARE, NEAR_RADII
+from ..constants import LEAST_SHARE, NEAR_RADII, POLISHED
 from ..measure.outputs import SIGNIFICANCE
+from ..measure.record import line_grid
 from ..measure.scan import scan
 from ..piecewise.kernel.lines import Segments
-from .crossings import crossings, line_grid
+from .crossings import crossings
 
-__all__ = ["Evidence", "LayerUnits"]
+__all__ = ["Evidence", "LayerUnits", "must_be_exact"]
 
 FEWEST_HITS = 5  # predicted crossings that must be there: chance is below 1e-12 with positions exact to 1e-3
 _MANY = 20  # predicted crossings of a unit that may be hopeless, and
@@ -45,6 +46,11 @@ class Evidence(NamedTuple):
     def clear(self):
         """Whether nothing is missed."""
         return len(self.hits) == self.n_tested
+
+
+def must_be_exact(n_units, n_inputs):
+    """Whether units behind so many need exact weights: errors grow behind a wide layer, or no polish mends them."""
+    return n_units > n_inputs or 2 * n_units * n_inputs > POLISHED
 
 
 class LayerUnits:

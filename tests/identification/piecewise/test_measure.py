@@ -89,17 +89,6 @@ def test_known_normals_are_not_measured_again(planted):
     assert record.outputs.n_queries == before
 
 
-def test_outputs_in_coordinates_of_a_span(planted):
-    net = planted((6, 4, 1), 0)
-    outputs = record_of(net, "exact").outputs
-    X, (basis, _) = net.rng.standard_normal((20, 6)), np.linalg.qr(net.network.weights[0])
-    before = outputs(X)[0]
-    outputs.restrict(basis.T)
-    assert np.allclose(outputs(outputs.to_points(X))[0], before) and outputs.n_inputs == 4
-    W = net.rng.standard_normal((4, 3))
-    assert np.allclose(outputs.to_points(X) @ W, X @ outputs.input_weights(W))
-
-
 @pytest.mark.parametrize("seed", [148, 180, 248])
 def test_rounded_pieces_may_be_parallel(seed):
     rng = np.random.RandomState(seed)

@@ -1,5 +1,7 @@
 """Outputs that are a known function of a network: bounded, log-probabilities, exponentials; what is none of them."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.special import expit, log_softmax, softmax
@@ -124,6 +126,30 @@ def test_log_probabilities_in_single_precision(rng):
     np.testing.assert_allclose(found.predict(X), model(X), atol=3e-6)
 
 
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_logarithms_of_probabilities_that_underflow(activation, rng):
+    """Far out, ReLU units make them minus infinity."""
+    network = make_network((5, 6, 3), activation=activation, output_activation="identity", random_state=0)
+
+    def model(X):
+        with np.errstate(divide="ignore"):
+            return np.log(softmax(network(X), axis=1))
+
+    X = rng.standard_normal((100, 5))
+    found = NetworkIdentifier(model, random_state=0).fit(X)
+    assert found.report_.exact and found.report_.reductions[0] == "log-probabilities"
+    np.testing.assert_allclose(found.predict(X), model(X), atol=1e-10)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "sigmoid"])
+def test_exponentials_of_units_that_saturate(activation, rng):
+    """The product of outputs at far opposite points is constant."""
+    model, X = model_of(np.exp, (6, 2), activation), rng.standard_normal((100, 5))
+    found = NetworkIdentifier(model, random_state=0).fit(X)
+    assert found.report_.exact and found.report_.reductions == ["logarithm of the outputs"]
+    np.testing.assert_allclose(found.predict(X), model(X), rtol=1e-9)
+
+
 @pytest.mark.parametrize("kind", [BoundedOutputs(LOW, HIGH), LogProbabilities(), ExponentialOutputs()])
 def test_inverses(kind, rng):
     Z = rng.standard_normal((50, 3))
@@ -169,6 +195,46 @@ def test_bounds_that_hardly_differ_are_none():
 @pytest.mark.parametrize("kind", [BoundedOutputs, LogProbabilities, ExponentialOutputs])
 def test_other_outputs_are_accepted_by_none(kind, function):
     assert accepted(kind, model_of(function, (6, 2))) is None
+
+
+def rests(z):
+    """An odd piecewise linear function that approaches 1 in three steps, the last of slope 1e-4, and rests there."""
+    steps = zip((0.0, 0.8, 1.6), (0.8, 1.6, 10.0), (1.0, 0.1, 1e-4), strict=True)
+    return np.sign(z) * sum(slope * (np.clip(np.abs(z), low, high) - low) for low, high, slope in steps)
+
+
+def cone(X, width):
+    """What grows where the first input is larger than the others together, times `width`: 1 % of all directions."""
+    return 0.05 * np.maximum(X[:, :1] - width * np.abs(X[:, 1:]).sum(axis=1, keepdims=True), 0.0)
+
+
+def test_a_network_that_rests_at_bounds_is_recovered_without_them(rng):
+    """The bounds are accepted first: the rival reading explains the outputs, and the report states both."""
+    W, X = rng.standard_normal((5, 2)), rng.standard_normal((100, 5))
+    model = lambda X: LOW[:2] + HIGH[:2] * rests(X @ W)  # noqa: E731
+    assert accepted(BoundedOutputs, model) is not None
+    found = NetworkIdentifier(model, random_state=0).fit(X)
+    assert found.report_.exact and found.report_.reductions == []
+    assert found.report_.rejected.startswith("outputs between") and "rejected: outputs between" in str(found.report_)
+    far = np.array([[1.0], [10.0], [1e3]])[:, :, None] * rng.standard_normal((3, 100, 5))
+    np.testing.assert_allclose(found.predict(far.reshape(-1, 5)), model(far.reshape(-1, 5)), atol=1e-9)
+
+
+@pytest.mark.parametrize("inner", ["network", "rests"])
+def test_outputs_that_saturate_but_are_not_bounded_are_never_exact(inner, rng):
+    """They grow in 1 % of all directions, which the far outputs that show the bounds do not meet."""
+    W, X = rng.standard_normal((5, 2)), rng.standard_normal((100, 5))
+    saturated = model_of(bounded, (6, 3)) if inner == "network" else lambda X: LOW[:2] + HIGH[:2] * rests(X @ W)
+    model = lambda X: saturated(X) + cone(X, 1.0)  # noqa: E731
+    assert accepted(BoundedOutputs, model) is not None
+    try:
+        with warnings.catch_warnings(), np.errstate(over="ignore", invalid="ignore"):
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            found = NetworkIdentifier(model, random_state=0).fit(X)
+    except NotIdentified as refused:
+        assert "curved and have sharp bends" in str(refused)
+    else:
+        assert not found.report_.exact and found.report_.rejected.startswith("outputs between")
 
 
 def test_constant_inputs_among_many(rng):

@@ -14,6 +14,7 @@ from ...constants import RCOND, READOUT_RADII
 from .first_layer import find_first_layer, has_more_layers, points_off_boundaries, second_layer_units_on, signed_layer
 from .jacobian_polish import polished_on_jacobians
 from .orthant import LEAST_VALUE, SecondLayer
+from .roomy_points import active_units, points_with_active
 from .shared_jacobians import MIN_OUTPUTS, STAGE, Space
 from .wide_layers import WideLayers
 
@@ -216,27 +217,16 @@ def _fitted_again(space, network, jacobians, rng, max_polished):
 
 def _points_for_rare_units(network, X, rng):
     """Points (n, D) at which those units of the second layer are active that are so at too few points X."""
-    (W, V, _), (b, c, _) = network.weights, network.biases
+    W, (b, c, _) = network.weights[0], network.biases
     least = int(_ACTIVE_PER_WEIGHT * (len(b) + 1))
-    missing = np.maximum(least - _active(network, X).sum(axis=0), 0)
+    missing = np.maximum(least - active_units(network, X).sum(axis=0), 0)
     if len(W) < len(b):  # the outputs of the first layer are not free: the points are chosen among random ones
         more = np.array(_CANDIDATE_RADII)[np.arange(_CANDIDATES) % len(_CANDIDATE_RADII), None]
         more = more * rng.standard_normal((_CANDIDATES, len(W)))
-        active = _active(network, more)
+        active = active_units(network, more)
         return np.concatenate([more[active[:, j]][:n] for j, n in enumerate(missing)])
     which = np.repeat(np.arange(len(c)), missing)
-    H, weights = rng.exponential(size=(len(which), len(b))) + LEAST_VALUE, V[:, which].T
-    up = np.sum(H * np.maximum(weights, 0.0), axis=1)
-    down = np.sum(H * np.maximum(-weights, 0.0), axis=1) + np.abs(c[which])
-    more = np.maximum(1.0, rng.uniform(1.0, 2.0, len(which)) * down / np.maximum(up, np.finfo(float).tiny))
-    H = np.where(weights > 0.0, H * more[:, None], H)
-    return (H - b) @ lapack.pinv(W)
-
-
-def _active(network, X):
-    """Which units of the second layer are active (n, m_2)."""
-    (W, V, _), (b, c, _) = network.weights, network.biases
-    return np.maximum(X @ W + b, 0.0) @ V + c > 0.0
+    return points_with_active(network, which, rng)
 
 
 def _unexplained(space, network, rng, n_checks=_CHECKS, tol=_MAX_ERROR, near=()):

@@ -9,7 +9,7 @@ from skident.linalg import lapack
 
 from ...constants import CANDIDATES, FAR_RADII
 
-__all__ = ["LEAST_ACTIVE", "active_units", "room_at", "roomy_points"]
+__all__ = ["LEAST_ACTIVE", "active_units", "points_with_active", "room_at", "roomy_points"]
 
 LEAST_ACTIVE = 6  # points at which a unit of the second layer is active, those of the orthant included
 _ACTIVE_SHARE = 0.2  # of all points: a unit with 6 of 80 had errors 100 times as large
@@ -44,7 +44,7 @@ def roomy_points(network, n, rng, within_reach, known=None):
     which = np.repeat(np.repeat(np.arange(len(missing)), missing), CANDIDATES)
     if len(which) == 0:
         return X, room
-    more, more_room, active = _roomiest(network, within_reach(_points_with_active(network, which, rng)))
+    more, more_room, active = _roomiest(network, within_reach(points_with_active(network, which, rng)))
     kept = np.zeros(len(more), dtype=bool)
     for i, j in enumerate(which[::CANDIDATES]):  # points of one rare unit serve others
         kept[i] = missing[j] > 0
@@ -52,7 +52,7 @@ def roomy_points(network, n, rng, within_reach, known=None):
     return np.concatenate([X, more[kept]]), np.concatenate([room, more_room[kept]])
 
 
-def _points_with_active(network, which, rng):
+def points_with_active(network, which, rng):
     """Points at which units `which` of the second layer are active, and all of the first."""
     (W, V, _), (b, c, _) = network.weights, network.biases
     H, weights = rng.exponential(size=(len(which), len(b))) + _FLOOR, V[:, which].T

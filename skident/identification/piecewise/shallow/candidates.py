@@ -7,7 +7,7 @@ import numpy as np
 from ...constants import DIRECTION_TOL
 from .units import ReLUUnits, units_on_line
 
-__all__ = ["CandidateUnits", "plane_distances"]
+__all__ = ["CandidateUnits", "averaged", "groups_of", "plane_distances"]
 
 _SAME_ERRORS = 4.0  # sums of their errors within which hyperplanes are one: errors are bounds, about ten deviations
 _LEAST_ERROR = 1e-9  # relative error of a hyperplane, for weights: several measurements count about equally
@@ -38,13 +38,9 @@ class CandidateUnits:
 
     def units(self):
         """The `ReLUUnits` of hyperplanes that enough lines cross, in units of the outputs."""
-        pool, groups = self._pool, self._groups()
         needed = max(_LEAST_VOTES, _LEAST_SHARE * self.n_lines) if self.n_lines > 1 else 1
-        averages = [self._average(group) for group in groups if len(group) >= needed]
-        if not averages:
-            return pool.take(slice(0, 0))
-        W, b, outgoing, errors = (np.array(part) for part in zip(*averages, strict=True))
-        return ReLUUnits(W.T, b, outgoing * self._search.probe.output_error, errors)
+        units = averaged(self._pool, [group for group in self._groups() if len(group) >= needed])
+        return ReLUUnits(units.weights, units.biases, units.outgoing * self._search.probe.output_error, units.errors)
 
     def unshared(self):
         """Share of the accurate boundaries on whose hyperplane no other line has one; 0 if they are too few.
@@ -56,28 +52,42 @@ class CandidateUnits:
         return float(accurate[alone].sum() / accurate.sum()) if accurate.sum() >= _MIN_ACCURATE else 0.0
 
     def _groups(self):
-        """Lists of indices into the pool, most accurate first, of hyperplanes that agree with their first one."""
-        planes, errors, groups = self._pool.planes(self._search.probe.length_scale), self._pool.errors, []
-        for k in np.argsort(errors, kind="stable"):
-            firsts = [group[0] for group in groups]
-            gaps = plane_distances(planes[firsts], planes[k : k + 1])[:, 0] / (errors[firsts] + errors[k])
-            nearest = int(np.argmin(gaps)) if groups else 0
-            if groups and gaps[nearest] < _SAME_ERRORS:
-                groups[nearest].append(k)
-            else:
-                groups.append([k])
-        return groups
+        return groups_of(self._pool, self._search.probe.length_scale, _SAME_ERRORS)
 
-    def _average(self, group):
-        """Normal (D,), bias, outgoing weights (m_L,) and error of the mean hyperplane of a group."""
-        pool = self._pool.take(np.array(group))
-        weight = 1.0 / (pool.errors + _LEAST_ERROR) ** 2
-        weight = weight / weight.sum()
-        sign = np.where(pool.weights.T @ pool.weights[:, 0] < 0, -1.0, 1.0)
-        w = pool.weights @ (sign * weight)
-        norm = np.linalg.norm(w)
-        error = float(np.sqrt(np.sum((weight * pool.errors) ** 2)))
-        return w / norm, (sign * weight) @ pool.biases / norm, weight @ pool.outgoing, error
+
+def groups_of(units, length_scale, same):
+    """Lists of indices of units, most accurate first, on the hyperplane of their first one to `same` errors."""
+    planes, errors, groups = units.planes(length_scale), units.errors, []
+    for k in np.argsort(errors, kind="stable"):
+        firsts = [group[0] for group in groups]
+        gaps = plane_distances(planes[firsts], planes[k : k + 1])[:, 0] / (errors[firsts] + errors[k])
+        nearest = int(np.argmin(gaps)) if groups else 0
+        if groups and gaps[nearest] < same:
+            groups[nearest].append(k)
+        else:
+            groups.append([k])
+    return groups
+
+
+def averaged(units, groups):
+    """The `ReLUUnits` of the mean hyperplanes of groups of units."""
+    if not groups:
+        return units.take(slice(0, 0))
+    W, b, outgoing, errors = (
+        np.array(part) for part in zip(*(_average(units.take(np.array(group))) for group in groups), strict=True)
+    )
+    return ReLUUnits(W.T, b, outgoing, errors)
+
+
+def _average(group):
+    """Normal (D,), bias, outgoing weights (m_L,) and error of the mean hyperplane of some units."""
+    weight = 1.0 / (group.errors + _LEAST_ERROR) ** 2
+    weight = weight / weight.sum()
+    sign = np.where(group.weights.T @ group.weights[:, 0] < 0, -1.0, 1.0)
+    w = group.weights @ (sign * weight)
+    norm = np.linalg.norm(w)
+    error = float(np.sqrt(np.sum((weight * group.errors) ** 2)))
+    return w / norm, (sign * weight) @ group.biases / norm, weight @ group.outgoing, error
 
 
 def plane_distances(planes, others):

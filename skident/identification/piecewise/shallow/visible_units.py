@@ -13,6 +13,7 @@ from skident.linalg import lapack, svd
 from skident.oracle import NotIdentified
 
 from ...constants import DIRECTION_TOL, SECOND_DIFFERENCE
+from .candidates import averaged, groups_of
 from .units import ReLUUnits
 
 __all__ = ["VisibleUnits", "measure_logit_error"]
@@ -186,33 +187,8 @@ class VisibleUnits:
         if self._pool is None:
             return ReLUUnits(np.zeros((self.oracle.n_inputs, 0)), np.zeros(0), np.zeros((0, 1)), np.zeros(0))
         least = 2 if self.n_lines > _FEW_LINES else 1
-        averages = [self._average(group) for group in self._groups() if len(group) >= least]
-        W, b, outgoing, errors = (np.array(part) for part in zip(*averages, strict=True))
-        return ReLUUnits(W.T, b, outgoing, errors)
-
-    def _groups(self):
-        """Indices into the pool of estimates of one hyperplane, the most accurate first."""
-        pool, groups = self._pool, []
-        planes = np.column_stack([pool.weights.T, pool.biases / self.length_scale])
-        for k in np.argsort(pool.errors, kind="stable"):
-            firsts = [group[0] for group in groups]
-            signs = np.where(planes[firsts] @ planes[k] > 0, 1.0, -1.0)
-            gaps = np.linalg.norm(planes[firsts] - signs[:, None] * planes[k], axis=1)
-            gaps = gaps / (pool.errors[firsts] + pool.errors[k])
-            if groups and gaps.min() < _SAME_ERRORS:
-                groups[int(np.argmin(gaps))].append(k)
-            else:
-                groups.append([k])
-        return groups
-
-    def _average(self, group):
-        """Normal (D,), bias, outgoing weights (m_L,) and error of the mean of estimates of one hyperplane."""
-        pool = self._pool.take(np.array(group))
-        share = pool.errors**-2.0 / np.sum(pool.errors**-2.0)
-        signed = share * np.where(pool.weights.T @ pool.weights[:, 0] < 0, -1.0, 1.0)
-        w = pool.weights @ signed
-        norm = np.linalg.norm(w)
-        return w / norm, signed @ pool.biases / norm, share @ pool.outgoing, np.sqrt(np.sum((share * pool.errors) ** 2))
+        groups = groups_of(self._pool, self.length_scale, _SAME_ERRORS)
+        return averaged(self._pool, [group for group in groups if len(group) >= least])
 
 
 def _intersection(t, Y, std, left, right):
