@@ -113,8 +113,14 @@ def _faces_apply(problem, m_1, n_units):
 
 
 def _fit_design(problem, m_1, n_units):
-    """The design of a fit for which the queries left suffice, or None: units beyond an unknown width are removed."""
+    """The design of a fit for which the queries left suffice, or None: units beyond an unknown width are removed.
+
+    Of exact outputs and an unknown width only if there are too few inputs for faces, and few parameters.
+    """
     oracle = problem.oracle
+    few = oracle.n_outputs < FEW_OUTPUTS and cheapest_design(oracle.n_inputs, m_1, m_1, oracle.n_outputs) is None
+    if n_units is None and problem.held_out.noise_std is None and not few:
+        return None
     design = fit_design(oracle.n_inputs, (m_1, n_units or m_1, oracle.n_outputs))
     affordable = design is not None and COST_MARGIN * design.n_queries < oracle.budget.queries_left
     return design.with_starts(problem.options.n_starts) if affordable else None
