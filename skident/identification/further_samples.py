@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from skident.budget import check_deadline, chunks
+from skident.budget import check_deadline
 from skident.network import FeedforwardNetwork
+from skident.network.calculus import forward_jets
 from skident.oracle import BlackBoxError, OutOfBudgetError, probability_error
 
 from .contradictions import ROUNDING_STDS, TIMES_TOL, errors_over_deviation
@@ -166,11 +167,12 @@ def near_boundaries(network, U, rng):
 
 
 def _pre_activations(below, V, units):
-    """Pre-activations (n,) of one unit per point, and their gradients (n, D)."""
-    z, gradient = below(V)[np.arange(len(V)), units], np.empty_like(V)
-    for rows in chunks(len(V), 8 * below.n_outputs * below.n_inputs):
-        gradient[rows] = below.jacobian(V[rows])[np.arange(len(V[rows])), units[rows]]
-    return z, gradient
+    """Pre-activations (n,) of one unit of the last layer per point, and their gradients (n, D)."""
+    jets = forward_jets(below.weights, below.biases, below.activations, V)[1]
+    gradient = below.weights[-1][:, units].T
+    for W, jet in zip(below.weights[-2::-1], jets[-2::-1], strict=True):
+        gradient = (gradient * jet[1]) @ W.T
+    return jets[-1][0][np.arange(len(V)), units], gradient
 
 
 def _along(gradient, change):
