@@ -48,7 +48,7 @@ class Attempt:
         For the report, with its variant.
     extractor, completion : fitted stages, or None
     minimal : bool
-        Whether every unit was detected by itself, so that none is redundant.
+        Whether no unit is redundant: each was detected by itself, or the outputs need all of them.
     caveat : str
         Why the network cannot be called exact although it explains the outputs; empty if nothing contradicts it.
     undetermined : str

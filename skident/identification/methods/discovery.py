@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -244,13 +245,14 @@ def minimal_attempt(problem, network, residual, method):
 
 def _without_redundant_units(problem, found):
     """The attempt with fewer units and polished again, if that explains the outputs as well; else as it is."""
-    U = design_where_units_vary(found.network)
-    redundant = redundant_units(found.network, U, deadline=problem.oracle.budget.deadline)
+    U, deadline = design_where_units_vary(found.network), problem.oracle.budget.deadline
+    redundant = redundant_units(found.network, U, deadline=deadline)
     tol, noise = problem.options.tol, problem.held_out.relative_noise
-    if not any(redundant) or found.error > max(tol, _PRUNED_NOISE * noise):
+    if not any(redundant):
+        return replace(found, minimal=time.perf_counter() <= deadline)
+    if found.error > max(tol, _PRUNED_NOISE * noise):
         return found
     widths = tuple(m - r for m, r in zip(found.network.layer_widths, (*redundant, 0), strict=True))
-    deadline = problem.oracle.budget.deadline
     network, residual = prune_to(found.network, U, found.network(U), widths, tol=problem.fit_tol, deadline=deadline)
     smaller = polished_attempt(problem, network, residual, "polish", found.method)
     return smaller if smaller.error <= max(tol, _WORSE * found.error) else found
