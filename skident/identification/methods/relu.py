@@ -27,8 +27,7 @@ __all__ = ["ACTIVATIONS", "METHOD"]
 ACTIVATIONS = ("relu", "leaky_relu", "hard_tanh")
 _HALF_LENGTH = 1e3  # half length of lines, in units of sqrt(D) standard deviations
 _MAX_UNITS = 1000  # hidden units at most of one layer of unknown width (budget)
-_NO_LAYER = {"layers", "bent"}  # reasons of `NotIdentified` that units of another slope do not change
-# Those for which a network may have more than one hidden layer.
+# Reasons of `NotIdentified` for which a network may have more than one hidden layer.
 _MORE_LAYERS = {"layers", "crowded", "bent", "signs", "ambiguous", "undecided", "unexplained", "unresolved"}
 _MOST_INPUTS = 40  # up to which critical points of all layers are measured first (budget: D + 12 queries each)
 _CRITICAL_SETS = 2  # of these, if the network from the first one is wrong at several inputs (budget)
@@ -174,7 +173,7 @@ def _relu_or_leaky(problem):
     try:
         plain, refusal = _shallow(problem, "relu", linear=False), None
     except NotIdentified as error:
-        if error.reason in _NO_LAYER:
+        if error.reason in ("layers", "bent"):
             raise
         plain, refusal = None, error
     if plain is not None and not plain.undetermined:

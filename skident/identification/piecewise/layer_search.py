@@ -122,7 +122,7 @@ def _signs_by_units(search, prefix, slope):
 
 
 def _passes(layer, unit, slope):
-    """Extend a unit, and whether its crossings are there; a slope that is not known (None) is as exact as the unit."""
+    """Extend a unit, and whether its crossings are there; a slope that is solved for (None) is as exact as the unit."""
     evidence = layer.evidence(unit)
     if layer.refuted(unit, evidence)[0]:
         return False

@@ -10,8 +10,6 @@ from skident.budget import check_deadline
 from skident.budget.constants import EXACT_RANK_TOL
 from skident.linalg import lapack, svd
 
-from ...constants import SPARE
-
 __all__ = ["NOISY", "ActiveSetFit", "PlaneFit", "active_set_fit", "fit_outputs", "fit_plane_near"]
 
 NOISY = 1e-11  # resolution of the outputs above which equations are weighted by their errors, and more are measured
@@ -19,7 +17,6 @@ _WITHIN = 6.0  # errors that an equation may be off by: none of a thousand norma
 _ROUNDS = 30  # reweightings at most, and changes of the active set
 _SETTLED = 1e-2  # relative change of the weights that ends the reweighting: the active set no longer depends on it
 _LEAST_RESIDUAL = 0.3  # errors below which a residual weighs no more
-_DECREASE = 0.9  # ratio of successive residuals below which steps go on: the last ones only sort errors of the outputs
 _RANK_OUTPUTS = 1e-12  # `EXACT_RANK_TOL` for fits of outputs, whose features may be nearly dependent
 
 
@@ -90,12 +87,7 @@ def fit_outputs(A, F, tol, *, explained, n_rounds, settled=0.0, floor=1.0):
     """Coefficients (q, m_L) of ``A x = F`` by least absolute deviations, and the residuals (n,) over `tol` (n,).
 
     Reweighted least squares, until all residuals are below `explained`, or their median below `settled`. Residuals
-    below `floor` (a number, or a function of all residuals) weigh no more. Then least squares on the better half of the
-    rows, as long as their median falls: reweighting converges slowly where features are nearly dependent.
-
-    Notes
-    -----
-    These are the concentration steps of Rousseeuw and Van Driessen (2006), "Computing LTS Regression".
+    below `floor` (a number, or a function of all residuals) weigh no more.
     """
     size = np.linalg.norm(A, axis=0)
     size[size == 0.0] = 1.0  # features without any output get no coefficient but rounding
@@ -104,16 +96,6 @@ def fit_outputs(A, F, tol, *, explained, n_rounds, settled=0.0, floor=1.0):
         solution = lapack.lstsq(A * w[:, None], F * w[:, None], rcond=_RANK_OUTPUTS)[0]
         residual = np.abs(A @ solution - F).max(axis=1) / tol
         if np.all(residual < explained) or np.median(residual) < settled:
-            return solution / size[:, None], residual
+            break
         w = 1.0 / (tol * np.sqrt(np.maximum(residual, floor(residual) if callable(floor) else floor)))
-    for _ in range(n_rounds):
-        check_deadline()
-        half = residual <= np.median(residual)
-        if half.sum() < A.shape[1] + SPARE:
-            break
-        other = lapack.lstsq(A[half] / tol[half, None], F[half] / tol[half, None], rcond=_RANK_OUTPUTS)[0]
-        smaller = np.abs(A @ other - F).max(axis=1) / tol
-        if np.median(smaller) > _DECREASE * np.median(residual):
-            break
-        solution, residual = other, smaller
     return solution / size[:, None], residual
