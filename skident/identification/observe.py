@@ -58,7 +58,7 @@ class Reading:
     one : tuple of (OneOutput, Reading) or None
         The reading of one of several outputs, from which these are recovered.
     rejected : str
-        The reduction that the outputs seemed to accept, and that this reading does without.
+        The reduction that was accepted first, and that this reading does without.
     """
 
     oracle: Oracle

@@ -57,7 +57,7 @@ class IdentificationReport(StageReport):
     reductions : list of str
         What made the problem simpler before it was solved, in turn.
     rejected : str
-        A reduction that the outputs seemed to accept: no network explained them behind it, but this one does without.
+        A reduction that was accepted first, and that this network does without: none was recovered behind it.
     repeatable : bool
         Whether the same input has the same outputs again.
     activation : object

@@ -61,7 +61,7 @@ class Validation:
     reductions : list of str
         The reductions that led to the network.
     rejected : str
-        The reduction that the outputs seemed to accept before.
+        The reduction that was accepted first, and that this network does without.
     """
 
     problem: Problem

@@ -21,11 +21,11 @@ __all__ = ["FirstLayerSpan", "lifted"]
 
 _RADII = (1.0, 10.0, 3.0, 100.0, 30.0)  # standard deviations of random points: units that rest near the center act far
 _CLEARLY = 10.0  # errors from which a part of a gradient, or a difference of outputs, is none
-_NARROW = 0.4  # dimension over that of the inputs up to which gradients cost less than they save, and that if layers
-_NARROW_DEEP = 0.85  # behind the first one are known to exist
+_NARROW = 0.4  # dimension over that of the inputs up to which gradients cost less than they save
+_NARROW_DEEP = 0.85  # `_NARROW` of several hidden layers
 _SHARP = 1e-2  # error of a direction from which outputs decide nothing about those outside of the span
-_MANY_INPUTS = 50  # from which it saves more than its checks cost, and
-_MANY_INPUTS_DEEP = 10  # that number for several hidden layers
+_MANY_INPUTS = 50  # from which it saves more than its checks cost
+_MANY_INPUTS_DEEP = 10  # `_MANY_INPUTS` of several hidden layers
 _CHECKS = 100  # points whose outputs must be those of their projections: a unit active at 5 % of them is not missed
 _BENT = 0.5  # share of the largest bend from which boundaries lie within a distance
 _POOL = 60  # points for one of which the derivatives by the first layer are independent (no queries)
@@ -53,7 +53,10 @@ class FirstLayerSpan:
 
     @classmethod
     def accepts(cls, problem, deep=False):
-        """The span of a model with exact outputs that may be queried anywhere, if it is narrow; `deep`: of layers."""
+        """The span of a model with exact outputs that may be queried anywhere, if it is narrow.
+
+        `deep`: several hidden layers are known to exist, whose search costs more.
+        """
         oracle, options = problem.oracle, problem.options
         many, narrow = (_MANY_INPUTS_DEEP, _NARROW_DEEP) if deep else (_MANY_INPUTS, _NARROW)
         given = problem.pipeline.first or options.strategy != "auto" or problem.prediction is not None
