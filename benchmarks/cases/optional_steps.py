@@ -51,6 +51,7 @@ _PLACES = {  # name: rows, places and what stands there instead
     "maxout": ("relu", {f"{_METHODS}.relu:_maxout": _refuses}),
     "automatic leaky reading": ("relu", {f"{_METHODS}.relu:_relu_or_leaky": _plain_relu}),
     "lines where the first layer is active": ("relu", {f"{_ENGINE}.engine:orthant_lines": _always(None)}),
+    "units refuted by later lines": ("relu", {f"{_ENGINE}.engine:LayerUnits.drop_refuted": _always(False)}),
     "critical points of all layers first": ("relu", {f"{_METHODS}.relu:_has_shared_critical_points": _always(False)}),
     "short lines to unseen weights": ("relu", {f"{_MANY}.units:complete_unit": _always(False)}),
 }

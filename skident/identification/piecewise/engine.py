@@ -203,13 +203,13 @@ class _Engine:
         return layer.with_linear(self.linear[depth]) if depth in self.linear else layer
 
     def solve_signs(self, layers, depth):
-        """Whether the signs of a level are determined.
+        """Whether the signs of a level are determined, perhaps without units that more lines refute.
 
         If they are not after more lines, the next layer may read what this one reads, too: linear units pass that on,
         and signs and slopes do not matter, as leaky ReLU units of either sign are combinations of relu(z) and z.
         """
         level = self.levels[depth - 1]
-        if self._solved(layers, depth):
+        if self._solved(layers, depth) or (level.drop_refuted() and level.units and self._solved(layers, depth)):
             return True
         if self.n_searches == 0 or self.probe.resolution > NOISY:
             return False

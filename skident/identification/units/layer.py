@@ -207,6 +207,12 @@ class LayerUnits:
         hits, n_missed = self.scanned(unit, *(part[some] for part in evidence.missed))
         return n_missed > 0, hits
 
+    def drop_refuted(self):
+        """Drop units whose crossings are not all there on the lines of today; whether there are any."""
+        before = len(self.units)
+        self.units = [unit for unit in self.units if not self.refuted(unit, self.evidence(unit))[0]]
+        return len(self.units) < before
+
     def relative_errors(self, units=None):
         """Relative errors (K,) of pre-activations at random points, of some units or all."""
         units = self.units if units is None else units
