@@ -741,7 +741,7 @@ NO_NETWORK = "is not exact: relative maximum error|do not change at all|does not
 NO_NETWORK += "|does not change at the center|fewer than the [46] wanted|first layer does not show 6 units"
 NO_NETWORK += "|span 8 dimensions|Detected activation: (sin|hard_tanh)"  # which the outputs seem to be of, far out
 NO_NETWORK += "|a local kernel|class labels|a tree ensemble|nearest neighbors|but .1,. explain all outputs"  # named
-NO_NETWORK += "|curved and have sharp bends|slow tails"  # named, too
+NO_NETWORK += "|curved and have sharp bends|slow tails|outputs between the plateaus"  # named, too
 NO_NETWORK += "|layer_widths says 6 first-layer units|carry noise or rounding"  # single precision hides a network
 
 
