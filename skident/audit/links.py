@@ -6,7 +6,7 @@ import numpy as np
 
 from skident.oracle import probabilities_from_logits
 
-__all__ = ["CENTERED_LOGITS", "VALUES", "Probabilities", "logits_within"]
+__all__ = ["CENTERED_LOGITS", "VALUES", "Probabilities", "Through", "logits_within"]
 
 
 class _Values:
@@ -62,6 +62,21 @@ class Probabilities(_Values):
         own = P * sigma
         others = np.maximum(own.sum(axis=1, keepdims=True) - own, 0.0)
         return (P * ((1.0 - P) * sigma + others))[:, -self.n_columns :]
+
+
+class Through(_Values):
+    """A further function of what is compared, whose slope is at most `steepest`."""
+
+    def __init__(self, link, function, steepest):
+        self.link, self.function, self.steepest = link, function, steepest
+
+    def values(self, Z):
+        """As above."""
+        return self.function(self.link.values(Z))
+
+    def deviations(self, Z, sigma):
+        """As above, at most."""
+        return self.steepest * self.link.deviations(Z, sigma)
 
 
 def _of_all_classes(A):

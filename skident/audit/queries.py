@@ -277,9 +277,17 @@ class Queries:
 
     def _settle(self):
         """Tolerances of all outputs, and differences over them."""
-        network, of, link, Y = self.network, self.arithmetic, self.link, self.Y
-        Z = network(self.X)
-        known = link.values(Z)
+        known = self.link.values(self.network(self.X))
+        tolerance = self.tolerance_of(self.network, self.link)
+        self.shares = np.array([_share(t, d) for t, d in zip(tolerance.T, known.std(axis=0), strict=True)])
+        if self._tol is not None:
+            tolerance = np.maximum(tolerance, self._tol * self.Y.std(axis=0))
+        self.tolerance, self.gaps = tolerance, np.abs(self.Y - known)
+        self.excesses = self.gaps / tolerance
+
+    def tolerance_of(self, network, link):
+        """By how much rounding and noise may move what is compared of a network, (k, c)."""
+        of, Y, Z = self.arithmetic, self.Y, network(self.X)
         own = link.deviations(Z, rounding_of_outputs(network, self.X, single=False))
         step = of.spacing(Y)
         coarse = of.single or step.any()
@@ -288,14 +296,10 @@ class Queries:
         tolerance = OUTLIER * np.sqrt(own**2 + theirs**2 + of.noise**2)
         if isinstance(link, Probabilities):
             theirs = probability_bounds(Y, Precision("float32" if of.kind == "float32" else "float64"))
-            tolerance += theirs + probability_bounds(known)
+            tolerance += theirs + probability_bounds(link.values(Z))
         if step.any():  # what was computed in single precision before may round to the next number
             tolerance += 0.5 * step + np.minimum(OUTLIER * single, 0.5 * step)
-        self.shares = np.array([_share(t, d) for t, d in zip(tolerance.T, known.std(axis=0), strict=True)])
-        if self._tol is not None:
-            tolerance = np.maximum(tolerance, self._tol * Y.std(axis=0))
-        self.tolerance, self.gaps = tolerance, np.abs(Y - known)
-        self.excesses = self.gaps / tolerance
+        return tolerance
 
     @property
     def tolerance_is_chosen(self):

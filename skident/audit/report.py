@@ -73,6 +73,10 @@ class AuditReport(ReportMixin):
     differences : list of Difference
         The fewest changes of the network with which it agrees with the black box. Empty if they are the same, or if
         no few changes explain how they differ.
+    causes : list of Cause
+        Ordinary causes of the differences, where no change of one weight or unit explains them: all that explain every
+        output, the one with the fewest fitted numbers first; if there is none, those that leave at most half of the
+        differences, the nearest first.
     instead : list of Difference
         Single changes that would explain the outputs as well as the one in `differences`.
     largest : float
@@ -116,6 +120,7 @@ class AuditReport(ReportMixin):
 
     same: bool | None
     differences: list
+    causes: list
     instead: list
     largest: float
     excess: float
@@ -204,7 +209,12 @@ class AuditReport(ReportMixin):
         more = len(self.differences) - _LISTED
         lines += [f"  and {more} more"] if more > 0 else []
         lines += [f"  or else {d}" for d in self.instead[:_LISTED]]
-        return lines if self.differences else [*lines, "  no change of one unit or of few weights explains it"]
+        if self.differences:
+            return lines
+        if any(cause.explains for cause in self.causes):
+            return [*lines, *(f"  {'or else' if k else 'cause'}: {cause}" for k, cause in enumerate(self.causes))]
+        nearest = [f"  {'or' if k else 'nearest cause'}: {cause}" for k, cause in enumerate(self.causes)]
+        return [*lines, "  no change of one unit, of few weights or ordinary cause explains it", *nearest]
 
     def _bits_line(self):
         if self.bits is None:

@@ -9,6 +9,7 @@ from skident.base.checked_data import checked_samples
 from skident.oracle import Oracle
 from skident.oracle.black_box import adapt, called_as, check_columns, same_onnx_model
 
+from .causes import causes_of
 from .explanations import explain_differences
 from .inputs import InputBox
 from .queries import FEWEST_ROWS, Queries
@@ -116,9 +117,9 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
     oracle = Oracle(adapt(called, method_of(black_box, response_method)), X.shape[1])
     queries = Queries(oracle, reference, X, tol, max_queries)
     queries.first(rng)
-    found = None if queries.lacks_softmax else _explained(queries, rng)
+    found, causes = (None, []) if queries.lacks_softmax else _explained(queries, rng)
     queries.check_drift()
-    return _report(queries, found)
+    return _report(queries, found, causes)
 
 
 def _check_options(tol, max_queries, response_method):
@@ -134,8 +135,8 @@ def _check_options(tol, max_queries, response_method):
 
 
 def _explained(queries, rng):
-    """`Explanation` of the differences; None if there are none."""
-    found = None
+    """`Explanation` of the differences, or None if there are none, and their ordinary causes."""
+    found, causes = None, []
     if queries.excess > 1.0 and queries.weights_may_be_rounded:
         found = explain_differences(*queries.to_explain(), several=False)
         if _is_rounding(queries, found):
@@ -144,13 +145,15 @@ def _explained(queries, rng):
     if queries.excess > 1.0:
         queries.check_cast()
     if queries.excess <= 1.0:
-        return None
+        return None, causes
     if found is None:
         found = explain_differences(*queries.to_explain(), several=False)
-    if found.kind == "none" and not queries.batch_dependent:
+    if found.kind == "none":
+        causes = causes_of(queries, rng)
+    if found.kind == "none" and not any(cause.explains for cause in causes) and not queries.batch_dependent:
         queries.more(rng)  # quantization changes more weights than the search allows
         found = explain_differences(*queries.to_explain())
-    return found
+    return found, causes
 
 
 def _is_rounding(queries, found):
@@ -169,6 +172,7 @@ def _identical(X):
     return AuditReport(
         same=True,
         differences=[],
+        causes=[],
         instead=[],
         largest=0.0,
         excess=0.0,
@@ -197,7 +201,7 @@ def _verdict(queries, visible):
     return None if detected < _LEAST_POWER or queries.shares.min() > _LARGE_SHARE else True
 
 
-def _report(queries, found):
+def _report(queries, found, causes):
     """The result of the comparison, in the terms of the network as it was given."""
     network, effects = queries.network, queries.effects()
     worst = np.unravel_index(np.argmax(queries.excesses), queries.excesses.shape)
@@ -210,6 +214,7 @@ def _report(queries, found):
     return AuditReport(
         same=same,
         differences=differences,
+        causes=causes if not differences else [],
         instead=[] if found is None else [_difference(network, name, np.nan) for name in found.also],
         largest=float(queries.gaps[worst]),
         excess=queries.excess,

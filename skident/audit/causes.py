@@ -1,0 +1,128 @@
+"""Ordinary causes why a black box differs from a network: each a small fit, tested on all queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from skident.network import FeedforwardNetwork
+
+from .changes import Layers, changes_without_fit, permuted_inputs
+from .fitted_maps import leaky_slopes, mapped
+
+__all__ = ["Cause", "causes_of"]
+
+_SCREENED = 200  # rows on which changes are compared first (budget)
+_TESTED = 12  # changes that are compared on all rows (budget)
+_NEAR = 0.5  # of the differences' root mean square: a change that leaves more of them is not mentioned
+_LISTED = 5  # causes in a report
+
+
+@dataclass(frozen=True)
+class Cause:
+    """An ordinary difference between a black box and the network that is known.
+
+    Attributes
+    ----------
+    kind : str
+        Its name: "input maps", "one input map", "output maps", "permuted inputs", "reversed outputs", "activation", "zero biases",
+        "transposed weights", "missing layer", "doubled layer", "number format", "added softmax" and others.
+    text : str
+        One line on it.
+    parameters : dict
+        Its numbers, for example ``input_scale`` and ``input_offset`` (D,) of "input maps", or the ``order`` of inputs.
+    explains : bool
+        Whether all outputs agree with the changed network within their tolerance.
+    share : float
+        Root mean square of what is left of the differences, over that of the differences.
+    network : FeedforwardNetwork or None
+        The changed network; None if it is not one, or if its hidden layers have different activations.
+    """
+
+    kind: str
+    text: str
+    parameters: dict = field(repr=False)
+    explains: bool
+    share: float
+    network: FeedforwardNetwork | None = field(repr=False)
+
+    def __str__(self):
+        return self.text if self.explains else f"{self.text}, which leaves {100 * self.share:.2g} % of the differences"
+
+
+class _Comparison:
+    """Outputs of other networks, beside those of the black box."""
+
+    def __init__(self, queries, rng):
+        self.queries, self.layers, self.link = queries, Layers.of(queries.network), queries.link
+        self.X, self.Y = queries.X, queries.Y
+        self.order = rng.permutation(len(self.X))
+        self.few = self.order[:_SCREENED]
+        self.unit = np.maximum(queries.gaps.max(axis=0), np.finfo(float).tiny)
+
+    def differences(self, layers, link=None, rows=None):
+        """Of the outputs, over the largest one of the known network."""
+        rows = self.few if rows is None else rows
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = (link or self.link).values(layers(self.X[rows]))
+        if values.shape != self.Y[rows].shape:
+            return np.full(self.Y[rows].shape, np.inf)
+        return (values - self.Y[rows]) / self.unit
+
+    def share(self, layers, link=None, rows=None):
+        """What a network leaves of the differences, of 1."""
+        rows = self.few if rows is None else rows
+        left = np.sqrt(np.mean(self.differences(layers, link, rows) ** 2))
+        return float(left / np.sqrt(np.mean(self.differences(self.layers, None, rows) ** 2)))
+
+    def explains(self, layers, link=None):
+        """Whether nothing is left beyond tolerance."""
+        every = np.arange(len(self.X))
+        gaps = np.abs(self.differences(layers, link, every)) * self.unit
+        if not np.isfinite(gaps).all():
+            return False
+        return bool(np.all(gaps <= self.queries.tolerance_of(layers, link or self.link)))
+
+
+def causes_of(queries, rng):
+    """Ordinary causes of the differences, the best first: those that explain all, by the number of fitted numbers."""
+    case = _Comparison(queries, rng)
+    if not np.isfinite(queries.tolerance).all():
+        return []
+    simple = [(case.share(c.layers, c.link), c) for c in _without_fit(case)]
+    simple = sorted((pair for pair in simple if pair[0] <= _NEAR), key=lambda pair: pair[0])[:_TESTED]
+    found = [_cause(case, change) for _, change in simple]
+    if not any(cause.explains for cause, _ in found):
+        found += [_cause(case, change) for change in _with_fit(case)]
+    found = [pair for pair in found if pair[0].explains or pair[0].share <= _NEAR]
+    found.sort(key=lambda pair: (not pair[0].explains, pair[1], pair[0].share))
+    explaining = [cause for cause, _ in found if cause.explains]
+    return (explaining or [cause for cause, _ in sorted(found, key=lambda pair: pair[0].share)])[:_LISTED]
+
+
+def _without_fit(case):
+    yield from changes_without_fit(case.layers, case.link, case.X, case.Y)
+    yield from permuted_inputs(case.layers, case.link, case.X, case.share)
+
+
+def _with_fit(case):
+    yield from mapped(case.layers, case.link, case.X, case.Y, case.order, case.explains)
+    yield from leaky_slopes(case.layers, case.link, case.differences)
+
+
+def _cause(case, change):
+    """The cause, and how many numbers were fitted."""
+    every = np.arange(len(case.X))
+    share = case.share(change.layers, change.link, every)
+    explains = case.explains(change.layers, change.link)
+    return Cause(change.kind, change.text, change.parameters, explains, share, _network(change.layers)), change.n_fitted
+
+
+def _network(layers):
+    """As a network, if it is one."""
+    hidden = {g.name for g in layers.activations[:-1]}
+    if not isinstance(layers, Layers) or len(hidden) > 1:
+        return None
+    hidden = layers.activations[0] if len(layers.weights) > 1 else "identity"
+    return FeedforwardNetwork(layers.weights, layers.biases, hidden, layers.activations[-1])
