@@ -8,6 +8,7 @@ import numpy as np
 
 from skident.network import FeedforwardNetwork
 
+from .links import VALUES, Probabilities
 from .changes import Layers, changes_without_fit, permuted_inputs
 from .fitted_maps import leaky_slopes, mapped
 
@@ -54,15 +55,16 @@ class Cause:
 class _Comparison:
     """Outputs of other networks, beside those of the black box."""
 
-    def __init__(self, queries, rng):
-        self.queries, self.layers, self.link = queries, Layers.of(queries.network), queries.link
+    def __init__(self, queries, link, rng):
+        self.queries, self.layers, self.link = queries, Layers.of(queries.network), link
         self.X, self.Y = queries.X, queries.Y
         self.order = rng.permutation(len(self.X))
         self.few = self.order[:_SCREENED]
-        self.unit = np.maximum(queries.gaps.max(axis=0), np.finfo(float).tiny)
+        spread = self.Y.std(axis=0)
+        self.unit = np.where(spread > 0.0, spread, max(spread.max(), np.finfo(float).tiny))
 
     def differences(self, layers, link=None, rows=None):
-        """Of the outputs, over the largest one of the known network."""
+        """Of the outputs, over their standard deviation."""
         rows = self.few if rows is None else rows
         with np.errstate(over="ignore", invalid="ignore"):
             values = (link or self.link).values(layers(self.X[rows]))
@@ -87,28 +89,35 @@ class _Comparison:
 
 def causes_of(queries, rng):
     """Ordinary causes of the differences, the best first: those that explain all, by the number of fitted numbers."""
-    case = _Comparison(queries, rng)
+    if queries.lacks_softmax:
+        text = "the softmax (or sigmoid) is missing, since the outputs are logits"
+        return [Cause("missing softmax", text, {}, True, 0.0, None)]
     if not np.isfinite(queries.tolerance).all():
         return []
-    simple = [(case.share(c.layers, c.link), c) for c in _without_fit(case)]
-    simple = sorted((pair for pair in simple if pair[0] <= _NEAR), key=lambda pair: pair[0])[:_TESTED]
-    found = [_cause(case, change) for _, change in simple]
+    cases = [_Comparison(queries, queries.link, rng)]
+    if isinstance(queries.link, Probabilities) and queries.Y.shape[1] == queries.network.n_outputs:
+        cases.append(_Comparison(queries, VALUES, rng))
+    found = [pair for case in cases for pair in _without_fit(case)]
     if not any(cause.explains for cause, _ in found):
-        found += [_cause(case, change) for change in _with_fit(case)]
+        found += [pair for case in cases for pair in _with_fit(case)]
     found = [pair for pair in found if pair[0].explains or pair[0].share <= _NEAR]
-    found.sort(key=lambda pair: (not pair[0].explains, pair[1], pair[0].share))
-    explaining = [cause for cause, _ in found if cause.explains]
-    return (explaining or [cause for cause, _ in sorted(found, key=lambda pair: pair[0].share)])[:_LISTED]
+    if explaining := [pair for pair in found if pair[0].explains]:
+        found = sorted(explaining, key=lambda pair: (pair[1], pair[0].share))
+    else:
+        found.sort(key=lambda pair: pair[0].share)
+    return list({cause.text: cause for cause, _ in reversed(found)}.values())[::-1][:_LISTED]
 
 
 def _without_fit(case):
-    yield from changes_without_fit(case.layers, case.link, case.X, case.Y)
-    yield from permuted_inputs(case.layers, case.link, case.X, case.share)
+    changes = [*changes_without_fit(case.layers, case.link, case.X, case.Y)]
+    changes += permuted_inputs(case.layers, case.link, case.X, case.share)
+    shares = np.array([case.share(c.layers, c.link) for c in changes])
+    return [_cause(case, changes[k]) for k in np.argsort(shares, kind="stable")[:_TESTED] if shares[k] <= _NEAR]
 
 
 def _with_fit(case):
-    yield from mapped(case.layers, case.link, case.X, case.Y, case.order, case.explains)
-    yield from leaky_slopes(case.layers, case.link, case.differences)
+    changes = [*mapped(case.layers, case.link, case.X, case.Y, case.order, case.explains)]
+    return [_cause(case, change) for change in [*changes, *leaky_slopes(case.layers, case.link, case.differences)]]
 
 
 def _cause(case, change):

@@ -52,7 +52,8 @@ class Rounded:
 
     layers: Layers
     bits: int
-    between: bool  # whether pre-activations and outputs are rounded too
+    between: bool = False  # whether products, pre-activations and outputs are rounded too
+    fused: bool = True  # whether a bias is added before the product is rounded
 
     def __getattr__(self, name):
         return getattr(self.layers, name)
@@ -61,7 +62,11 @@ class Rounded:
         to = lambda A: rounded_to(A, self.bits)  # noqa: E731
         for W, b, g in zip(self.weights, self.biases, self.activations, strict=True):
             Z = to(X) @ to(W)
-            X = to(g(to(Z + to(b)))) if self.between else g(Z + b)
+            if self.between:
+                Z = to((Z if self.fused else to(Z)) + to(b))
+                X = to(g(Z))
+            else:
+                X = g(Z + b)
         return X
 
 
@@ -111,9 +116,10 @@ def changes_without_fit(layers, link, X, Y):
         yield replace(plain, **changed)
     if known.shape == Y.shape:
         low, high = Y.min(axis=0), Y.max(axis=0)
-        clipped = Through(link, lambda values: np.clip(values, low, high), 1.0)
-        text = f"outputs are clipped to [{low.min():.6g}, {high.max():.6g}]"
-        yield replace(plain, kind="clipped outputs", text=text, link=clipped, parameters={"low": low, "high": high})
+        for a, b in ((low.min(), high.max()), (low, high)):
+            clipped = Through(link, lambda values, a=a, b=b: np.clip(values, a, b), 1.0)
+            text = f"outputs are clipped to [{low.min():.6g}, {high.max():.6g}]"
+            yield replace(plain, kind="clipped outputs", text=text, link=clipped, parameters={"low": a, "high": b})
 
 
 def _activations(layers):
@@ -171,7 +177,8 @@ def _number_formats(layers):
             few = replace(layers, **{part: tuple(rounded_to(A, bits) for A in getattr(layers, part)) for part in ("weights", "biases")})
             yield "number format", f"weights are rounded to {name}", few, {"format": name, "of": "weights"}
         text = f"the black box computes in {name}"
-        yield "number format", text, Rounded(layers, bits, name != "TF32"), {"format": name, "of": "arithmetic"}
+        for changed in [Rounded(layers, bits)] if name == "TF32" else [Rounded(layers, bits, True, f) for f in (True, False)]:
+            yield "number format", text, changed, {"format": name, "of": "arithmetic"}
     for levels in _LEVELS:
         for axis, scheme in ((None, "tensor"), (0, "channel")):
             few = replace(layers, weights=tuple(_in_steps(W, levels, axis) for W in layers.weights))

@@ -19,7 +19,7 @@ __all__ = ["leaky_slopes", "mapped"]
 _OUTPUTS_PER_NUMBER = 4  # that is fitted, of which half decide
 _FEWEST_OUTPUTS = 400
 _STARTS = 4  # of a fit, the best of those tried (budget)
-_STEPS = 60  # of a fit (budget)
+_STEPS = 300  # of a fit (budget)
 _UNITS = 2.0 ** np.arange(-10, 11)  # factors between units of one column from which a fit starts
 _COMMON = (255.0, 1.0 / 255.0, 100.0, 0.01, 1000.0, 0.001, 10.0, 0.1, 2.0, 0.5)  # factors of all columns
 _MOST_COLUMNS = 200  # of which each may have a factor of its own (budget)
@@ -51,25 +51,32 @@ class Maps:
 
 
 class _Fit:
-    """Least squares of the numbers in which `free` (of "a", "c", "s", "o") Maps differ from none."""
+    """Least squares of the numbers in which `free` (of "a", "c", "s", "o") Maps differ from none; of some columns."""
 
-    def __init__(self, layers, link, X, Y, free):
+    def __init__(self, layers, link, X, Y, free, columns):
         self.layers, self.link, self.X, self.Y, self.free = layers, link, X, Y, free
+        self.places = {name: columns if name in "ac" else np.arange(len(layers.biases[-1])) for name in free}
         self.unit = np.where(Y.std(axis=0) > 0.0, Y.std(axis=0), 1.0)
 
     def maps(self, start, numbers):
         """`start` with its free numbers replaced."""
         parts, at = {}, 0
-        for name in self.free:
-            size = len(getattr(start, name))
-            parts[name], at = numbers[at : at + size], at + size
+        for name, places in self.places.items():
+            parts[name] = getattr(start, name).copy()
+            parts[name][places], at = numbers[at : at + len(places)], at + len(places)
         return replace(start, **parts)
 
     def numbers(self, maps):
-        return np.concatenate([getattr(maps, name) for name in self.free])
+        return np.concatenate([getattr(maps, name)[places] for name, places in self.places.items()])
 
     def residual(self, maps):
         return (self.link.values(maps.of(self.layers)(self.X)) - self.Y) / self.unit
+
+    def best(self, starts, n):
+        """The n of some maps that fit best."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            costs = [float(np.sum(np.square(self.residual(start)))) for start in starts]
+        return [starts[k] for k in np.argsort(costs, kind="stable")[:n]]
 
     def _slopes(self, maps):
         """Derivatives (n c, P) of the residuals by the free numbers."""
@@ -79,8 +86,8 @@ class _Fit:
         blocks = []
         if "a" in self.free:
             J = calculus.jacobian(self.layers.weights, self.layers.biases, self.layers.activations, plain)
-            J = J * maps.s[:, None]
-            blocks += [J * self.X[:, None, :], J]
+            J = (J * maps.s[:, None])[:, :, self.places["a"]]
+            blocks += [J * self.X[:, None, self.places["a"]], J]
         if "s" in self.free:
             raw = self.layers(plain)
             blocks += [raw[:, :, None] * np.eye(m), np.broadcast_to(np.eye(m), (len(Z), m, m))]
@@ -101,29 +108,41 @@ class _Fit:
 
 
 def mapped(layers, link, X, Y, rows, explains):
-    """Changes by maps of the inputs, of the outputs, and of both; X (n, D), Y (n, c), all rows.
+    """Changes by maps of the outputs, of one input, of all, and of both; X (n, D), Y (n, c), all rows.
 
     rows (n,) : an order of the rows, of which the first are fitted. ``explains(layers)`` is whether nothing is left.
     """
     D, m = X.shape[1], len(layers.biases[-1])
-    scales = layers.activations[-1].name == "identity"
-    for free in ("so", "ac", "acso"):
-        if "s" in free and not scales or "a" in free and D > _MOST_COLUMNS:
-            continue
-        n_numbers = 2 * (D * ("a" in free) + m * ("s" in free))
+    every, few = np.arange(D), rows[: -(-_FEWEST_OUTPUTS // Y.shape[1])]
+    scales = ["so"] if layers.activations[-1].name == "identity" else []
+    one = _Fit(layers, link, X[few], Y[few], "ac", every).best(_other_units(D, m), _STARTS)
+    fits = [(free, every, None) for free in scales]
+    fits += [("ac", np.flatnonzero(start.a != 1.0), [start]) for start in one]
+    fits += [(free, every, None) for free in ("ac", *("ac" + s for s in scales)) if D <= _MOST_COLUMNS]
+    for free, columns, starts in fits:
+        n_numbers = 2 * (len(columns) * ("a" in free) + m * ("s" in free))
         used = rows[: -(-max(_FEWEST_OUTPUTS, _OUTPUTS_PER_NUMBER * n_numbers) // Y.shape[1])]
         if Y[used].size < _OUTPUTS_PER_NUMBER // 2 * n_numbers:
             continue
-        fit = _Fit(layers, link, X[used], Y[used], tuple(free))
-        best = min((fit.fitted(start) for start in _starts(fit, D, m, X)), key=lambda pair: pair[1])[0]
-        maps = _simplest(best, layers, X, Y, explains)
+        fit = _Fit(layers, link, X[used], Y[used], free, columns)
+        if starts is None:
+            starts = fit.best(_starts(fit, m, X), _STARTS)
+        maps = min((fit.fitted(start) for start in starts), key=lambda pair: pair[1])[0]
+        maps = _simplest(maps, layers, X, Y, explains)
         yield _named(maps, layers, link, X, n_numbers)
         if explains(maps.of(layers)):
             return
 
 
-def _starts(fit, D, m, X):
+def _other_units(D, m):
+    """Maps of one column to other units."""
+    none = Maps.none(D, m)
+    return [replace(none, a=np.where(np.arange(D) == j, k, 1.0)) for j in range(D) for k in _UNITS if k != 1.0]
+
+
+def _starts(fit, m, X):
     """Maps from which fits start: none, those that libraries make, other units of one column or of all."""
+    D = X.shape[1]
     none = Maps.none(D, m)
     if "a" not in fit.free:
         return [none]
@@ -133,13 +152,8 @@ def _starts(fit, D, m, X):
     for scale, offset in ((deviation, mean), (width, low), (width / 2.0, low + width / 2.0)):
         maps += [(scale, offset), (1.0 / scale, -offset / scale)]
     maps += [(np.full(D, k), np.zeros(D)) for k in _COMMON]
-    maps += [(np.where(np.arange(D) == j, k, 1.0), np.zeros(D)) for j in range(D) for k in _UNITS if k != 1.0]
-    starts = [replace(none, a=a, c=c) for a, c in maps]
-    if "s" in fit.free:
-        starts = [_with_outputs(fit, start) for start in starts]
-    with np.errstate(over="ignore", invalid="ignore"):
-        costs = [float(np.sum(np.square(fit.residual(start)))) for start in starts]
-    return [starts[k] for k in np.argsort(costs, kind="stable")[:_STARTS]]
+    starts = [replace(none, a=a, c=c) for a, c in maps] + _other_units(D, m)
+    return [_with_outputs(fit, start) for start in starts] if "s" in fit.free else starts
 
 
 def _with_outputs(fit, start):

@@ -201,8 +201,6 @@ class AuditReport(ReportMixin):
             agree = f"{self.n_inputs} outputs agree, the worst to {self.excess:.2g} of its tolerance"
             return [f"the same: {agree}", *self._bits_line()]
         lines = [f"different: by {self.largest:.3g}, {self.excess:.3g} times the tolerance"]
-        if self.lacks_softmax:
-            return [*lines, "  likely cause: a missing softmax (or sigmoid), since the outputs are logits"]
         if self.batch_dependent:
             lines.append("  likely cause: dynamic quantization, since outputs depend on the other rows of a batch")
         lines += [f"  {d}" for d in self.differences[:_LISTED]]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from sklearn.utils import check_random_state
 
@@ -117,7 +119,7 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
     oracle = Oracle(adapt(called, method_of(black_box, response_method)), X.shape[1])
     queries = Queries(oracle, reference, X, tol, max_queries)
     queries.first(rng)
-    found, causes = (None, []) if queries.lacks_softmax else _explained(queries, rng)
+    found, causes = (None, causes_of(queries, rng)) if queries.lacks_softmax else _explained(queries, rng)
     queries.check_drift()
     return _report(queries, found, causes)
 
@@ -148,8 +150,10 @@ def _explained(queries, rng):
         return None, causes
     if found is None:
         found = explain_differences(*queries.to_explain(), several=False)
-    if found.kind == "none":
+    if len(found.named) != 1:
         causes = causes_of(queries, rng)
+        if causes and causes[0].explains:
+            found = replace(found, kind="none", named=[])
     if found.kind == "none" and not any(cause.explains for cause in causes) and not queries.batch_dependent:
         queries.more(rng)  # quantization changes more weights than the search allows
         found = explain_differences(*queries.to_explain())
