@@ -265,7 +265,7 @@ def dropout(rng):
                 H = H * (draws.random(H.shape) >= p) / (1 - p)
         return H
 
-    return Pair(box, core, Draw(rng).rows(core.n_inputs), "dropout in training mode", {"layer": k, "rate": p})
+    return Pair(box, core, Draw(rng).rows(core.n_inputs), "dropout in training mode")
 
 
 def short_numbers(rng):

@@ -8,11 +8,12 @@ import numpy as np
 
 from skident.network import FeedforwardNetwork
 
-from .links import VALUES, Probabilities
 from .changes import Layers, changes_without_fit, permuted_inputs
 from .fitted_maps import leaky_slopes, mapped
+from .links import VALUES, Probabilities
+from .randomness import dropout, normalizes_batches
 
-__all__ = ["Cause", "causes_of"]
+__all__ = ["Cause", "causes_in_calls", "causes_of"]
 
 _SCREENED = 200  # rows on which changes are compared first (budget)
 _TESTED = 12  # changes that are compared on all rows (budget)
@@ -87,11 +88,24 @@ class _Comparison:
         return bool(np.all(gaps <= self.queries.tolerance_of(layers, link or self.link)))
 
 
-def causes_of(queries, rng):
-    """Ordinary causes of the differences, the best first: those that explain all, by the number of fitted numbers."""
+def causes_in_calls(queries):
+    """Causes that show before outputs are compared: a missing softmax, batch normalization, dropout."""
     if queries.lacks_softmax:
         text = "the softmax (or sigmoid) is missing, since the outputs are logits"
         return [Cause("missing softmax", text, {}, True, 0.0, None)]
+    if queries.batch_dependent and normalizes_batches(queries.Y, queries.tolerance):
+        text = "batch normalization is in training mode, since all single rows have the same outputs: call .eval()"
+        return [Cause("batch normalization in training mode", text, {}, True, 0.0, None)]
+    if queries.kind == "noise" and (found := dropout(queries.network, queries.link, queries.X, queries.gaps**2)):
+        layer, rate = found
+        where = "of all hidden layers" if layer is None else f"after layer {layer + 1}"
+        text = f"dropout {where} is in training mode, with a rate near {rate:.2g}: call .eval()"
+        return [Cause("dropout in training mode", text, {"layer": layer, "rate": rate}, True, 0.0, None)]
+    return []
+
+
+def causes_of(queries, rng):
+    """Ordinary causes of the differences, the best first: those that explain all, by the number of fitted numbers."""
     if not np.isfinite(queries.tolerance).all():
         return []
     cases = [_Comparison(queries, queries.link, rng)]

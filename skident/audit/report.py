@@ -232,7 +232,7 @@ class AuditReport(ReportMixin):
         lines = [
             f"undecided: {self.n_inputs} outputs agree, but those of a network with other weights would agree as well",
             f"  likely cause: the outputs' precision ({self.kind}) is {self.relative_tolerance:.2g} of their deviation",
-            *([_NOT_REPEATED] if self.kind == "noise" else []),
+            *([f"  cause: {cause}" for cause in self.causes] or [_NOT_REPEATED] * (self.kind == "noise")),
         ]
         if self.kind == "noise" and self.relative_tolerance > 1.0:  # no tolerance to recommend
             return lines
@@ -245,7 +245,7 @@ class AuditReport(ReportMixin):
         lines = []
         if self.batch_dependent:
             lines.append("outputs depend on the other rows of a batch; rows were queried one at a time")
-        if self.kind == "noise" and self.same is False:
+        if self.kind == "noise" and self.same is False and not self.causes:
             lines.append(_NOT_REPEATED.strip())
         if self.casts_inputs:
             lines.append("the black box rounds its inputs to float32, which counts as its precision")

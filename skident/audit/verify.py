@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from sklearn.utils import check_random_state
 
@@ -11,7 +9,7 @@ from skident.base.checked_data import checked_samples
 from skident.oracle import Oracle
 from skident.oracle.black_box import adapt, called_as, check_columns, same_onnx_model
 
-from .causes import causes_of
+from .causes import causes_in_calls, causes_of
 from .explanations import explain_differences
 from .inputs import InputBox
 from .queries import FEWEST_ROWS, Queries
@@ -119,8 +117,9 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
     oracle = Oracle(adapt(called, method_of(black_box, response_method)), X.shape[1])
     queries = Queries(oracle, reference, X, tol, max_queries)
     queries.first(rng)
-    found, causes = (None, causes_of(queries, rng)) if queries.lacks_softmax else _explained(queries, rng)
-    queries.check_drift()
+    found, causes = _explained(queries, rng)
+    if not (causes and queries.kind == "noise"):
+        queries.check_drift()
     return _report(queries, found, causes)
 
 
@@ -137,8 +136,10 @@ def _check_options(tol, max_queries, response_method):
 
 
 def _explained(queries, rng):
-    """`Explanation` of the differences, or None if there are none, and their ordinary causes."""
-    found, causes = None, []
+    """`Explanation` of the differences, or None without one, and their ordinary causes."""
+    found, causes = None, causes_in_calls(queries)
+    if causes:
+        return None, causes
     if queries.excess > 1.0 and queries.weights_may_be_rounded:
         found = explain_differences(*queries.to_explain(), several=False)
         if _is_rounding(queries, found):
@@ -147,14 +148,14 @@ def _explained(queries, rng):
     if queries.excess > 1.0:
         queries.check_cast()
     if queries.excess <= 1.0:
-        return None, causes
+        return None, []
     if found is None:
         found = explain_differences(*queries.to_explain(), several=False)
     if len(found.named) != 1:
         causes = causes_of(queries, rng)
         if causes and causes[0].explains:
-            found = replace(found, kind="none", named=[])
-    if found.kind == "none" and not any(cause.explains for cause in causes) and not queries.batch_dependent:
+            return None, causes
+    if found.kind == "none" and not queries.batch_dependent:
         queries.more(rng)  # quantization changes more weights than the search allows
         found = explain_differences(*queries.to_explain())
     return found, causes
