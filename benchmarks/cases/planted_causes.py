@@ -8,9 +8,10 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from skident import FeedforwardNetwork
-from skident.network import leaky_relu
+from skident.network import get_activation, leaky_relu
 
-LEAST_EFFECT = 1e-3  # of a cause on some output, over the deviation of the outputs: smaller ones are drawn again
+# Models that change from call to call may end in an error, which has to describe the cause.
+DESCRIBED_BY_ERRORS = {"dropout in training mode": "dropout in training mode"}
 
 
 @dataclass
@@ -23,12 +24,24 @@ class Pair:
     kind: str
     truth: dict = field(default_factory=dict)
     options: dict = field(default_factory=dict)
-    corrected: object = None  # the function that the corrected reference should be, None for probes
+    corrected: object = None  # the function that the corrected reference should be, where it is a network
+
+    def is_explained_by(self, cause):
+        """Whether a cause has the true numbers, and its network the outputs that the corrected one should have."""
+        for name, value in self.truth.items():
+            given = cause.parameters.get(name)
+            exact = isinstance(value, str | int) or value is None
+            if given != value if exact else not np.allclose(given, value, rtol=1e-6, atol=1e-8):
+                return False
+        if self.corrected is None:
+            return True
+        wanted = self.corrected(self.X)
+        return bool(np.abs(cause.network(self.X) - wanted).max() <= 1e-6 * wanted.std())
 
 
 @dataclass
 class Draw:
-    """A random reference with rows: 2 to 3 layers, ReLU or tanh, one to three outputs, or a classifier's three logits."""
+    """Random networks: 2 to 3 layers, ReLU or tanh, one to three outputs, or the three logits of a classifier."""
 
     rng: np.random.Generator
     classifies: bool = False
@@ -173,10 +186,8 @@ def doubled_softmax(rng):
 def activation_of_one_layer(rng):
     core = Draw(rng, square=True).network()
     G, k = list(core.activations), int(rng.integers(2))
-    new = {"relu": ["gelu", "silu", "softplus", "elu"], "tanh": ["sigmoid", "erf", "hard_tanh", "relu"]}[core.activation]
-    from skident.network import get_activation
-
-    G[k] = get_activation(str(rng.choice(new)))
+    others = {"relu": ["gelu", "silu", "softplus", "elu"], "tanh": ["sigmoid", "erf", "hard_tanh", "relu"]}
+    G[k] = get_activation(str(rng.choice(others[core.activation])))
     box = layered(core, G)
     return Pair(box, core, Draw(rng).rows(core.n_inputs), "activation", {"layer": k, "activation": G[k].name})
 
@@ -253,7 +264,8 @@ def batch_normalization(rng):
 
 def dropout(rng):
     core = Draw(rng, square=True, activations=("relu",)).network()
-    draws, k, p = np.random.default_rng(int(rng.integers(2**31))), int(rng.integers(2)), float(rng.choice([0.1, 0.2, 0.5]))
+    draws = np.random.default_rng(int(rng.integers(2**31)))
+    k, p = int(rng.integers(2)), float(rng.choice([0.1, 0.2, 0.5]))
 
     def box(U):
         H = U
@@ -278,7 +290,9 @@ def short_numbers(rng):
         to = lambda A: torch.tensor(A).to(kind).double().numpy()  # noqa: E731
         box = FeedforwardNetwork([to(W) for W in core.weights], [to(b) for b in core.biases], core.activation)
     else:
-        parameters = [(torch.tensor(W).to(kind), torch.tensor(b).to(kind)) for W, b in zip(core.weights, core.biases, strict=True)]
+        parameters = [
+            (torch.tensor(W).to(kind), torch.tensor(b).to(kind)) for W, b in zip(core.weights, core.biases, strict=True)
+        ]
         g = torch.relu if core.activation == "relu" else torch.tanh
 
         def box(U):
@@ -295,7 +309,9 @@ def int8_weights(rng):
     core = Draw(rng).network()
     axis = 0 if rng.random() < 0.5 else None
     steps = [np.abs(W).max(axis=axis, keepdims=axis is not None) / 127 for W in core.weights]
-    box = FeedforwardNetwork([np.rint(W / s) * s for W, s in zip(core.weights, steps, strict=True)], core.biases, core.activation)
+    box = FeedforwardNetwork(
+        [np.rint(W / s) * s for W, s in zip(core.weights, steps, strict=True)], core.biases, core.activation
+    )
     truth = {"format": "int8", "scheme": "channel" if axis == 0 else "tensor"}
     return Pair(box, core, Draw(rng).rows(core.n_inputs), "number format", truth, corrected=box)
 
@@ -310,11 +326,18 @@ def clipped_outputs(rng):
 
 def sigmoid_added(rng):
     core = Draw(rng, outputs=(1,)).network()
-    return Pair(lambda U: expit(core(U)), core, Draw(rng).rows(core.n_inputs), "activation", {"activation": "sigmoid"}, {"response_method": "predict"})
+    X, options = Draw(rng).rows(core.n_inputs), {"response_method": "predict"}
+    return Pair(lambda U: expit(core(U)), core, X, "activation", {"activation": "sigmoid"}, options)
 
 
 def _through_softmax(network):
     return (lambda X: softmax(network(X), axis=1)), {"response_method": "predict_proba"}
+
+
+def same(rng):
+    """A pair without a difference."""
+    core = Draw(rng).network()
+    return Pair(core.__call__, core, Draw(rng).rows(core.n_inputs), "")
 
 
 CAUSES = {

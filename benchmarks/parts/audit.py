@@ -17,9 +17,11 @@ from cases.changed_networks import (
     single_precision,
 )
 from cases.hidden_changes import affects_no_output
+from cases.planted_causes import CAUSES, DESCRIBED_BY_ERRORS, same
 from common import format_table
 from registry import part
 from skident.audit import verify_same
+from skident.oracle import BlackBoxError
 
 N_ROWS = 300
 
@@ -103,6 +105,47 @@ class Audits:
         return format_table(header, rows)
 
 
+class Causes:
+    """Audits of pairs that differ by one ordinary cause, and of pairs that are the same."""
+
+    def run(self, trials, quick):
+        """All causes, ten pairs each."""
+        rows, n = [], 1 if quick else trials or 10
+        for number, (name, draw) in enumerate({**CAUSES, "no cause": same}.items()):
+            trials_of = [self.trial(draw, seed_ranges.AUDIT.start + 9000 + 20 * number + k) for k in range(n)]
+            columns = {key: [t[key] for t in trials_of] for key in trials_of[0]}
+            counts = {key: int(sum(columns[key])) for key in ("first", "right", "named")}
+            row = {"cause": name.replace("_", " "), "trials": n, **counts}
+            rows.append(row | {"median seconds": float(np.median(columns["seconds"]))})
+        return {"rows": rows}
+
+    @staticmethod
+    def trial(draw, seed):
+        """One audit: whether the cause is named first, whether its numbers are right, whether any cause is named."""
+        pair, start = draw(np.random.default_rng(seed)), time.process_time()
+        try:
+            causes = verify_same(pair.box, pair.reference, pair.X, random_state=seed, **pair.options).causes
+        except BlackBoxError as error:  # of models whose outputs change from call to call
+            first = pair.kind in DESCRIBED_BY_ERRORS and DESCRIBED_BY_ERRORS[pair.kind] in str(error)
+            return {"first": first, "right": first, "named": first, "seconds": time.process_time() - start}
+        first = bool(causes) and causes[0].kind == pair.kind
+        right = first and pair.is_explained_by(causes[0])
+        return {"first": first, "right": right, "named": bool(causes), "seconds": time.process_time() - start}
+
+    def tables(self, result):
+        """One row per cause."""
+        of = lambda r, key: f"{r[key]} of {r['trials']}"  # noqa: E731
+        rows = [
+            [r["cause"], of(r, "first"), of(r, "right"), of(r, "named"), r["median seconds"]] for r in result["rows"]
+        ]
+        total = {key: sum(r[key] for r in result["rows"][:-1]) for key in ("first", "right", "named", "trials")}
+        rows.append(["sum of the causes", *(of(total, key) for key in ("first", "right", "named")), None])
+        return format_table(
+            ["cause", "named first", "with the right numbers", "any cause named", "median seconds"], rows
+        )
+
+
+part("audit", "causes", seeds=seed_ranges.AUDIT)(Causes())
 for name, cases in {
     "changed": Audits(CHANGED, seed_ranges.AUDIT.start),
     "unchanged": Audits(UNCHANGED, seed_ranges.AUDIT.start + 5000),

@@ -28,8 +28,10 @@ class Cause:
     Attributes
     ----------
     kind : str
-        Its name: "input maps", "one input map", "output maps", "permuted inputs", "reversed outputs", "activation", "zero biases",
-        "transposed weights", "missing layer", "doubled layer", "number format", "added softmax" and others.
+        Its name: "input maps", "one input map", "output maps", "permuted inputs", "reversed outputs", "activation",
+        "zero biases", "transposed weights", "missing layer", "doubled layer", "number format", "clipped outputs",
+        "added softmax", "missing softmax", "batch normalization in training mode", "dropout in training mode" or
+        another.
     text : str
         One line on it.
     parameters : dict
@@ -94,12 +96,14 @@ def causes_in_calls(queries):
         text = "the softmax (or sigmoid) is missing, since the outputs are logits"
         return [Cause("missing softmax", text, {}, True, 0.0, None)]
     if queries.batch_dependent and normalizes_batches(queries.Y, queries.tolerance):
-        text = "batch normalization is in training mode, since all single rows have the same outputs: call .eval()"
+        text = (
+            "batch normalization is in training mode (call .eval() on the model): all single rows have the same outputs"
+        )
         return [Cause("batch normalization in training mode", text, {}, True, 0.0, None)]
     if queries.kind == "noise" and (found := dropout(queries.network, queries.link, queries.X, queries.gaps**2)):
         layer, rate = found
         where = "of all hidden layers" if layer is None else f"after layer {layer + 1}"
-        text = f"dropout {where} is in training mode, with a rate near {rate:.2g}: call .eval()"
+        text = f"dropout in training mode (call .eval() on the model), {where}, with a rate near {rate:.2g}"
         return [Cause("dropout in training mode", text, {"layer": layer, "rate": rate}, True, 0.0, None)]
     return []
 

@@ -31,6 +31,7 @@ class Layers:
 
     @classmethod
     def of(cls, network):
+        """Those of a `FeedforwardNetwork`."""
         return cls(tuple(network.weights), tuple(network.biases), tuple(network.activations))
 
     def __call__(self, X):
@@ -107,9 +108,7 @@ def changes_without_fit(layers, link, X, Y):
     for source in (_activations, _parameters, _sequences, _number_formats):
         for kind, text, changed, parameters in source(layers):
             imitates = isinstance(changed, Rounded)
-            yield replace(
-                plain, kind=kind, text=text, layers=changed, parameters=parameters, imitates=imitates
-            )
+            yield replace(plain, kind=kind, text=text, layers=changed, parameters=parameters, imitates=imitates)
     known = link.values(layers(X))
     yield from (replace(plain, kind=k, text=t, link=through) for k, t, through in _links(link, known))
     if known.shape == Y.shape and (changed := _permuted_outputs(layers, known, Y)):
@@ -164,7 +163,12 @@ def _sequences(layers):
         before, after = every[:k], every[k + 1 :]
         if layers.weights[k].shape[0] == layers.weights[k].shape[1] and len(every) > 1:
             yield "missing layer", f"layer {k + 1} is missing", layers.in_order(before + after), {"layer": k}
-            yield "doubled layer", f"layer {k + 1} is applied twice", layers.in_order([*before, k, k, *after]), {"layer": k}
+            yield (
+                "doubled layer",
+                f"layer {k + 1} is applied twice",
+                layers.in_order([*before, k, k, *after]),
+                {"layer": k},
+            )
         if after and layers.weights[k].shape == layers.weights[k + 1].shape == layers.weights[k].shape[::-1]:
             text, order = f"layers {k + 1} and {k + 2} are exchanged", [*before, k + 1, k, *after[1:]]
             yield "exchanged layers", text, layers.in_order(order), {"layer": k}
@@ -174,10 +178,15 @@ def _number_formats(layers):
     """Weights, or weights and hidden outputs, in fewer bits."""
     for name, bits in _MANTISSAS.items():
         if name != "TF32":
-            few = replace(layers, **{part: tuple(rounded_to(A, bits) for A in getattr(layers, part)) for part in ("weights", "biases")})
+            few = replace(
+                layers,
+                **{part: tuple(rounded_to(A, bits) for A in getattr(layers, part)) for part in ("weights", "biases")},
+            )
             yield "number format", f"weights are rounded to {name}", few, {"format": name, "of": "weights"}
         text = f"the black box computes in {name}"
-        for changed in [Rounded(layers, bits)] if name == "TF32" else [Rounded(layers, bits, True, f) for f in (True, False)]:
+        for changed in (
+            [Rounded(layers, bits)] if name == "TF32" else [Rounded(layers, bits, True, f) for f in (True, False)]
+        ):
             yield "number format", text, changed, {"format": name, "of": "arithmetic"}
     for levels in _LEVELS:
         for axis, scheme in ((None, "tensor"), (0, "channel")):
@@ -223,24 +232,24 @@ def _permuted_outputs(layers, known, Y):
     return {"kind": kind, "text": text, "layers": changed, "parameters": {"order": order}}
 
 
-def permuted_inputs(layers, link, X, misfit):
+def permuted_inputs(layers, link, X, left_by):
     """Inputs in other orders: reversed, an image transposed, and the best that exchanges of two columns lead to.
 
-    X (n, D); ``misfit(layers)`` is what a network leaves of the differences.
+    X (n, D); ``left_by(layers)`` is what a network leaves of the differences.
     """
     W, D = layers.weights[0], X.shape[1]
     for order in _named_orders(D):
         yield _with_inputs(layers, link, order)
     if not 1 < D <= _MOST_SWAPPED:
         return
-    order, left = np.arange(D), misfit(layers)
+    order, left = np.arange(D), left_by(layers)
     pairs = [(i, j) for i in range(D) for j in range(i)]
     for _ in range(_SWAPS):
         tried = []
         for i, j in pairs:
             swapped = order.copy()
             swapped[[i, j]] = order[[j, i]]
-            tried.append((misfit(layers.with_layer(0, W=W[swapped])), swapped))
+            tried.append((left_by(layers.with_layer(0, W=W[swapped])), swapped))
         best = min(tried, key=lambda pair: pair[0])
         if not best[0] < left:
             break

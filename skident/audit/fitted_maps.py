@@ -17,9 +17,9 @@ from .links import VALUES
 __all__ = ["leaky_slopes", "mapped"]
 
 _OUTPUTS_PER_NUMBER = 4  # that is fitted, of which half decide
-_FEWEST_OUTPUTS = 400
+_FEWEST_OUTPUTS = 400  # on which a map is fitted (budget)
 _STARTS = 4  # of a fit, the best of those tried (budget)
-_STEPS = 300  # of a fit (budget)
+_LM_STEPS = 300  # of a fit (budget)
 _UNITS = 2.0 ** np.arange(-10, 11)  # factors between units of one column from which a fit starts
 _COMMON = (255.0, 1.0 / 255.0, 100.0, 0.01, 1000.0, 0.001, 10.0, 0.1, 2.0, 0.5)  # factors of all columns
 _MOST_COLUMNS = 200  # of which each may have a factor of its own (budget)
@@ -39,6 +39,7 @@ class Maps:
 
     @classmethod
     def none(cls, n_inputs, n_outputs):
+        """Maps that change nothing."""
         return cls(np.ones(n_inputs), np.zeros(n_inputs), np.ones(n_outputs), np.zeros(n_outputs))
 
     def of(self, layers):
@@ -103,7 +104,7 @@ class _Fit:
             return DenseJacobian(self._slopes(maps), self.residual(maps).ravel())
 
         with np.errstate(over="ignore", invalid="ignore"):
-            found = levenberg_marquardt(cost, linearize, self.numbers(start), max_iter=_STEPS)
+            found = levenberg_marquardt(cost, linearize, self.numbers(start), max_iter=_LM_STEPS)
         return self.maps(start, found.x), found.cost
 
 
@@ -157,7 +158,7 @@ def _starts(fit, m, X):
 
 
 def _with_outputs(fit, start):
-    """The start with the scale and offset of every output that fit best; only where outputs are compared as they are."""
+    """The start with the scales and offsets of outputs that fit best; only where these are compared as they are."""
     if fit.link is not VALUES:
         return start
     Z = start.of(fit.layers)(fit.X)
@@ -201,10 +202,10 @@ def _named(maps, layers, link, X, n_fitted):
 def _inputs_in_words(maps, columns, X):
     a, c = maps.a[columns], maps.c[columns]
     if len(columns) == 1:
-        return f"column {columns[0]} is read as {a[0]:.6g} x {c[0]:+.6g}"
+        return f"column {columns[0]} is read as {a[0]:.6g} x" + (f" {c[0]:+.6g}" if c[0] else "")
     if len(columns) == len(maps.a) and np.ptp(a) <= _UNCHANGED * np.abs(a).max() and not c.any():
         return f"all columns are multiplied by {a[0]:.6g}" + (f" (1/{1 / a[0]:.6g})" if 0.0 < a[0] < 1.0 else "")
-    mean, deviation = X.mean(axis=0)[columns], X.std(axis=0)[columns]
+    deviation = X.std(axis=0)[columns]
     if np.all(np.abs(a * deviation - 1.0) <= _STANDARD):
         return "columns are standardized once more: read as (x - mean) / deviation"
     if np.all(np.abs(a / np.where(deviation > 0.0, deviation, 1.0) - 1.0) <= _STANDARD):
@@ -231,7 +232,7 @@ def leaky_slopes(layers, link, differences):
             new = tuple(leaky_relu(slope) if k in where else g for k, g in enumerate(layers.activations))
             return replace(layers, activations=new)
 
-        cost = lambda slope: float(np.sum(differences(with_slope(slope)) ** 2))  # noqa: E731, B023
+        cost = lambda slope: float(np.sum(differences(with_slope(slope)) ** 2))  # noqa: E731
         slope = float(minimize_scalar(cost, bounds=(0.0, 1.0), method="bounded").x)
         for _ in range(FEW_STEPS):
             high, low = differences(with_slope(slope + _SLOPE_STEP)), differences(with_slope(slope - _SLOPE_STEP))

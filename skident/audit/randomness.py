@@ -19,7 +19,7 @@ def normalizes_batches(Y, tolerance):
 
 
 def dropout(network, link, X, squares):
-    """The layer (None: all hidden ones) and the rate of dropout that explain noise; None if constant noise does as well.
+    """The layer (None: all hidden ones) and rate of dropout that explain noise; None if constant noise does as well.
 
     X (n, D); squares (n, c) : squared differences of outputs from those of the network.
 

@@ -174,6 +174,7 @@ class AuditReport(ReportMixin):
         return {name: getattr(self, name) for name in as_they_are} | {
             "differences": [_as_dict(d) for d in self.differences],
             "instead": [_as_dict(d) for d in self.instead],
+            "causes": [{"kind": c.kind, "text": c.text, "explains": c.explains, "share": c.share} for c in self.causes],
             "input": [float(x) for x in self.input],
             "relative_tolerance": self.relative_tolerance if np.isfinite(self.relative_tolerance) else None,
             "data_rows": None if self.data_rows is None else [int(n) for n in self.data_rows],
@@ -234,7 +235,7 @@ class AuditReport(ReportMixin):
             f"  likely cause: the outputs' precision ({self.kind}) is {self.relative_tolerance:.2g} of their deviation",
             *([f"  cause: {cause}" for cause in self.causes] or [_NOT_REPEATED] * (self.kind == "noise")),
         ]
-        if self.kind == "noise" and self.relative_tolerance > 1.0:  # no tolerance to recommend
+        if self.causes or self.kind == "noise" and self.relative_tolerance > 1.0:  # no tolerance to recommend
             return lines
         setting = (
             f"  set tol={ceil(size / digit) * digit:.1g} if differences of this share of the deviation do not matter"

@@ -143,7 +143,7 @@ class TestProbabilities:
         model, X = classifier
         logits = FeedforwardNetwork.from_sklearn(model)
         report = verify_same(lambda X: logits(X), model, X, random_state=0)
-        assert report.same is False and "likely cause: a missing softmax" in str(report)
+        assert report.same is False and "cause: the softmax (or sigmoid) is missing" in str(report)
         options = {"response_method": "predict_proba", "random_state": 0}
         assert verify_same(lambda X: logits(X), logits, X, **options).lacks_softmax
         assert verify_same(lambda X: logits(X), logits, X, random_state=0).same is True
