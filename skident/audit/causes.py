@@ -64,7 +64,7 @@ class _Comparison:
         self.order = rng.permutation(len(self.X))
         self.few = self.order[:_SCREENED]
         spread = self.Y.std(axis=0)
-        self.unit = np.where(spread > 0.0, spread, max(spread.max(), np.finfo(float).tiny))
+        self.unit = np.where(spread > 0.0, spread, spread.max() or 1.0)
 
     def differences(self, layers, link=None, rows=None):
         """Of the outputs, over their standard deviation."""
@@ -78,8 +78,10 @@ class _Comparison:
     def share(self, layers, link=None, rows=None):
         """What a network leaves of the differences, of 1."""
         rows = self.few if rows is None else rows
-        left = np.sqrt(np.mean(self.differences(layers, link, rows) ** 2))
-        return float(left / np.sqrt(np.mean(self.differences(self.layers, None, rows) ** 2)))
+        left, all_of_them = (self.differences(*of, rows).ravel() for of in ((layers, link), (self.layers, None)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            share = np.linalg.norm(left) / np.linalg.norm(all_of_them)
+        return float(share) if np.isfinite(share) else np.inf
 
     def explains(self, layers, link=None):
         """Whether nothing is left beyond tolerance."""
