@@ -17,7 +17,6 @@ from ..constants import COARSE, COST_MARGIN
 from ..saturating.downstream import fit_smallest_downstream
 from ..saturating.noisy import find_noisy_network, queries_of_noisy_network
 from ..saturating.separate_inputs import steps_of_sequence
-from ..smooth.single_layer import with_biases_from_profiles
 from .hidden_coordinates import ROUTE as hidden_coordinates_route
 from .hidden_coordinates import square_view, two_layers_in_hidden_coordinates
 from .saturating import FEW_UNITS, View, exact_view, fit_view, vertices_suffice
@@ -28,7 +27,6 @@ __all__ = ["METHOD", "VARIANTS", "minimal_attempt"]
 
 _POLISHABLE = 1e-4  # relative residual that errors of the first layer may leave and the polish removes
 _POLISHABLE_NOISY = 1e-2  # `_POLISHABLE` with noise
-_MAX_ROUNDING = 1e-5  # relative noise up to which profiles improve the first layer: float32
 _NO_DEEPER = 1e-7  # error below which no deeper network is tried: rounding of a polish
 _SPARE_UNITS = 8  # units above `max_neurons` of a fit that is polished and pruned again (tuned on 4-3-4-1 networks)
 _MAX_ERROR = 1e-3  # error above which a network of unknown widths is no result
@@ -190,10 +188,6 @@ def _one_hidden_layer(problem, first, m_1, m_L):
     network, residual = fit_view(problem, View("vertices", first), (m_1, m_L), stage, m_1 * m_L)
     exact = problem.held_out.noise_std is None
     if residual <= max(problem.fit_tol, 0.0 if exact else _POLISHABLE_NOISY):  # errors of logits differ from row to row
-        rounded = 0.0 < problem.held_out.relative_noise <= _MAX_ROUNDING
-        if rounded and network.output_activation == "identity":
-            with problem.log.stage("first layer (profiles)", problem.oracle):
-                network = with_biases_from_profiles(problem.oracle, first, network, problem.rng)
         yield _Candidate(network, residual, "saturation, vertices")
     return residual <= problem.fit_tol and exact
 
