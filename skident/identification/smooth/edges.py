@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ from skident.network.calculus import jacobian
 from skident.optim import BatchedNormalEquations, BatchedSeparableProblem, Ending, batched_levenberg_marquardt
 from skident.oracle import NotIdentified
 
-from ..saturating.norms import LONGEST
+from ..saturating.norms import ENDING, LONGEST, unit_interval
 from .cube import preactivations_of
 
 __all__ = ["NODES", "Edges", "edges_of", "query_edges"]
@@ -23,10 +24,7 @@ _DEGREES = (5, 9, 14, 20)  # of the rest of the network as a polynomial in one u
 _GOOD = 1e-8  # root mean square residual of a polynomial that is right, of outputs of size one
 _TRIALS = 90  # norms that are compared
 _LOG_NORMS = (-3.0, 3.0)  # of the trials, relative to the norms known so far
-_MINIMA = 3  # of the trials around which finer ones are compared
-_FINER = 17  # finer trials around each
-_ZOOMS = 9  # budget: a step of 0.07 becomes one of 1e-9
-_FALLING = 0.9  # part of the cost that two rounds of finer trials leave at most, else they end
+_MINIMA = 3  # of the trials from which fits start
 _TAIL = 0.1  # share of the change on either side of the middle
 _OFF_CENTER = 1.0  # pre-activation from which on a hyperplane is off its unit's center
 _MAX_FACTOR = 2.5  # between a norm and the one of the middle of the change: steep units narrow it
@@ -60,18 +58,18 @@ class Edges:
         trials = np.linspace(max(_LOG_NORMS[0], low + 1e-3), max(_LOG_NORMS[1], low + 2.0), _TRIALS)
         best = 0.0, np.inf
         for degree in _DEGREES:
-            problem = BatchedSeparableProblem(lambda u, d=degree: self._columns(u, center(curvature / np.exp(u)), d), Y)
-            log_norm, cost = _least(problem.cost, trials, _GOOD**2 * Y.size)
+            columns = functools.partial(self._columns, curvature, degree)
+            log_norm, cost = _least(BatchedSeparableProblem(columns, Y, longest=LONGEST[:1]), trials)
             best = min(best, (log_norm, float(np.sqrt(cost / Y.size))), key=lambda pair: pair[1])
             if best[1] < _GOOD:
                 break
         return best[0], float(center(curvature / np.exp(best[0]))), best[1]
 
-    def _columns(self, log_norms, biases, degree):
+    def _columns(self, curvature, degree, log_norms):
         """Powers (B, n, degree + 1) of the unit's output, mapped to [-1, 1]."""
-        low, high = self.g.limits
-        h = (self.g(np.exp(log_norms) * NODES + biases) - low) * (2.0 / (high - low)) - 1.0
-        return chebyshev.chebvander(h, degree)
+        norms = np.exp(log_norms)
+        biases = _CENTERS[self.g.name][0](curvature / norms)
+        return chebyshev.chebvander(unit_interval(norms * NODES + biases, self.g), degree)
 
     def given(self, rest, starts):
         """Log norms and biases (m, 2) and residuals (m,), given the network after the first layer and starts (m, 2)."""
@@ -130,26 +128,14 @@ class _Profiles:
         return D @ np.swapaxes(D, 1, 2), (D @ r.reshape(len(x), -1, 1))[..., 0]
 
 
-def _least(cost, trials, enough):
-    """Where a cost of (n, 1) is least, and its value: ever finer trials around its minima among equidistant ones.
-
-    Ends when the cost is `enough`, or no longer falls.
-    """
-    values = cost(trials[:, None])
+def _least(problem, trials):
+    """Where problems in one parameter have the least cost, and that cost: fits from the best of equidistant trials."""
+    values = problem.cost(trials[:, None])
     inner = np.flatnonzero((values[1:-1] <= values[:-2]) & (values[1:-1] <= values[2:])) + 1
-    inner = inner[np.argsort(values[inner])[:_MINIMA]]
-    k, step = int(np.argmin(values)), trials[1] - trials[0]
-    best, centers, last = (float(trials[k]), float(values[k])), trials[inner], [np.inf, values[inner]]
-    for _ in range(_ZOOMS if len(centers) else 0):
-        finer = centers[:, None] + step * np.linspace(-1.0, 1.0, _FINER)
-        values = cost(finer.reshape(-1, 1)).reshape(finer.shape)
-        k = np.argmin(values, axis=1)
-        centers, values, step = finer[np.arange(len(k)), k], values.min(axis=1), 2.0 * step / (_FINER - 1)
-        best = min(best, (float(centers[np.argmin(values)]), float(values.min())), key=lambda pair: pair[1])
-        if best[1] < enough or not np.any(values < _FALLING * last[-2]):
-            break
-        last.append(values)
-    return best
+    starts = trials[[np.argmin(values), *inner[np.argsort(values[inner])[:_MINIMA]]]]
+    fits = batched_levenberg_marquardt(problem, starts[:, None], ENDING)
+    k = np.argmin(fits.cost)
+    return float(fits.x[k, 0]), float(fits.cost[k])
 
 
 def query_edges(cube, n_places=_PLACES):
