@@ -82,7 +82,6 @@ REWEIGHTINGS = 20  # of a fit of outputs of which some belong to something else
 SAME = 1e-9  # relative difference of two results that is rounding
 SAME_NORMAL = 1e-4  # one minus the cosine of the normals of one hyperplane
 SAME_PLANE = 1e-3  # distance of hyperplanes that are one: errors of a few are ten times as large
-SATURATED = 40.0  # |z| beyond which tanh, sigmoid and erf are constant in float64: exp(-40) is 4e-18
 SEARCH_SHARE = 0.75  # share of max_seconds for random starts (budget); the rest is for the polish
 SECOND_DIFFERENCE = 6.0**0.5  # root of 1 + 4 + 1: standard deviation of a second difference over that of an output
 SETTLED = 1e-4  # median residual over the explained one that ends reweighting

@@ -90,7 +90,8 @@ def plan(problem):
     if problem.prediction is not None:
         reason = "input_range keeps queries where neither outputs nor Hessians determine most of the weights"
         return _steps(problem, near_data.METHOD, reason)
-    if problem.widths is None and problem.pipeline.first and problem.oracle.input_range is not None:
+    near = problem.pipeline.first or not get_activation(hidden).saturating
+    if problem.widths is None and near and problem.oracle.input_range is not None:
         return _steps(problem, range_fit.METHOD, "input_range excludes the outputs far out, which count units")
     if problem.discover:
         steps = _steps(problem, discovery.METHOD, _reason(problem), discovery.VARIANTS)
@@ -160,6 +161,8 @@ def _given_widths(problem):
         steps = far
     else:
         raise NotIdentified("plan", "options", hessians.METHOD.refuses(problem))
+    if problem.oracle.input_range is not None and not get_activation(problem.activations[0]).saturating:
+        steps.append(Step(range_fit.METHOD, "", "within input_range, fits explain what Hessians leave"))
     if _shows_far_steps(problem):
         first = Step(discovery.METHOD, "", "far units are steps, which noise does not hide")
         steps = [first, *(replace(step, fallback=True) for step in steps)]

@@ -52,7 +52,7 @@ def solve(problem, steps):
     for step in steps:
         if _explained(problem, state) or (problem.out_of_time and (state.attempts or step.fallback)):
             break
-        if end is not None and (not step.fallback or end.stage == "model"):
+        if end is not None and (not step.fallback or end.stage == "model" or end.final):
             continue
         try:
             attempt = step.method.run(problem, step, state)

@@ -61,7 +61,6 @@ def test_no_network_explains_a_forest(rng):
     [
         ("tanh", {"strategy": "hessian"}, "strategy='hessian'"),
         ("softplus", {"strategy": "hessian"}, "'softplus', strategy='hessian'"),
-        ("softplus", {"input_range": (-9.0, 9.0)}, "'softplus'"),
         ("sin", {}, "'sin'"),
     ],
 )
@@ -69,6 +68,12 @@ def test_ways_that_cannot_count_units(activation, options, match):
     network = make_network((6, 4, 2), activation=activation, output_activation="identity", random_state=0)
     with pytest.raises(ValueError, match=f"layer_widths='auto' recovers units that saturate.*{match}"):
         identify(network, **options)
+
+
+def test_units_that_grow_within_a_range_are_counted_by_fits():
+    network = make_network((6, 4, 2), activation="softplus", output_activation="identity", random_state=0)
+    model = identify(network, input_range=(-9.0, 9.0))
+    assert model.report_.exact and model.layer_widths_ == (4, 2)
 
 
 def test_another_word_than_auto():

@@ -22,6 +22,7 @@ from torch import nn
 
 from skident.datasets import make_network
 from skident.network import ACTIVATIONS, Activation, FeedforwardNetwork, bounded, leaky_relu
+from skident.network.tabulated import tabulate
 
 X = np.random.default_rng(0).normal(size=(40, 4))
 Y = np.sin(X[:, 0]) + X[:, 1] * X[:, 2]
@@ -79,6 +80,22 @@ def test_round_trip(activation, widths, output):
         *([a.astype(np.float32) for a in arrays] for arrays in (network.weights, network.biases))
     )
     np.testing.assert_allclose(single(X), rounded(X), rtol=1e-6, atol=2e-6)  # slopes are rounded as well
+
+
+def test_tables_round_trip():
+    """A table is read if all of its nodes and constants are those that `to_onnx` writes."""
+    table = tabulate(lambda z: np.maximum(z, 0.0) + np.exp(-z * z), -8.0, 8.0, (0.0, 1.0), 1e-13)
+    network = random_network((6, 5, 2), table, "identity")
+    again = FeedforwardNetwork.from_onnx(network.to_onnx())
+    assert again == network
+    np.testing.assert_array_equal(again(X), network(X))
+    single = FeedforwardNetwork.from_onnx(network.to_onnx(dtype="float32"))
+    np.testing.assert_allclose(single(X), network(X), rtol=1e-5, atol=1e-5)
+    edited = network.to_onnx()
+    tensor = next(one for one in edited.graph.initializer if one.name == "layer_1_table_4")
+    tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) + 0.1, tensor.name))
+    with pytest.raises(ValueError, match="cannot read node 'layer_1_table_greaterorequal"):
+        FeedforwardNetwork.from_onnx(edited)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

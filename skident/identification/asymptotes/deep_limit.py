@@ -142,7 +142,7 @@ def with_always_active_unit(network, linear, far, X, Y):
         if best is None or residual < best[0]:
             best = residual, found
     if best is None:
-        raise NotIdentified("profiles", "signs", "no signs make the linear part far out one unit.")
+        raise NotIdentified("profiles", "signs", "no signs make the linear part far out one unit: parallel units?")
     return best[1]
 
 

@@ -17,7 +17,6 @@ from ..constants import COARSE, COST_MARGIN
 from ..saturating.downstream import fit_smallest_downstream
 from ..saturating.noisy import find_noisy_network, queries_of_noisy_network
 from ..saturating.separate_inputs import steps_of_sequence
-from ..smooth.single_layer import with_biases_from_profiles
 from .hidden_coordinates import ROUTE as hidden_coordinates_route
 from .hidden_coordinates import square_view, two_layers_in_hidden_coordinates
 from .saturating import FEW_UNITS, View, exact_view, fit_view, vertices_suffice
@@ -28,10 +27,10 @@ __all__ = ["METHOD", "VARIANTS", "minimal_attempt"]
 
 _POLISHABLE = 1e-4  # relative residual that errors of the first layer may leave and the polish removes
 _POLISHABLE_NOISY = 1e-2  # `_POLISHABLE` with noise
-_MAX_ROUNDING = 1e-5  # relative noise up to which profiles improve the first layer: float32
 _NO_DEEPER = 1e-7  # error below which no deeper network is tried: rounding of a polish
 _SPARE_UNITS = 8  # units above `max_neurons` of a fit that is polished and pruned again (tuned on 4-3-4-1 networks)
 _MAX_ERROR = 1e-3  # error above which a network of unknown widths is no result
+_MOST_FITTED = 40  # first-layer units up to which layers behind more of them than inputs are fitted: else local minima
 _SMALL_SEARCH = 60  # parameters that set the number of starts for two hidden layers (budget)
 _DEEP_SEARCH = 30  # `_SMALL_SEARCH` for more hidden layers
 _PRUNED_NOISE = 10.0  # error over the noise up to which redundant units are removed
@@ -78,6 +77,16 @@ class UnknownWidths:
         if best is not None and best.error <= max(problem.accepted_error, _MAX_ERROR):
             return best
         m_1, max_neurons = len(first.biases), problem.options.max_neurons
+        if _too_wide(problem, first):
+            raise NotIdentified(
+                "search",
+                "wide",
+                f"the first layer has {m_1} units, more than the {problem.oracle.n_inputs} inputs, and the outputs do "
+                "not determine the layers behind it: the model has more than two hidden layers, or a second one that "
+                f"is too wide for {problem.oracle.n_inputs} inputs. Give layer_widths and input_range to fit the "
+                "function near the data.",
+                final=True,
+            )
         seen = f"{m_1} units in the first layer" + (" alone" if m_1 > max_neurons else "")
         limit = f" The search was stopped by max_seconds={problem.oracle.budget.max_seconds}."
         stopped = limit if problem.out_of_search_time else ""
@@ -150,6 +159,8 @@ def _candidates(problem, first):
     if not linear:
         yield _of(second_layer_from_faces(problem, first), second_layer_route)
     yield _of(second_layer_from_fit(problem, first), second_layer_route)
+    if _too_wide(problem, first):
+        return
     # Outputs behind an activation with unknown bounds are a hidden layer of as many units.
     most = replace(problem.options, max_neurons=min(problem.options.max_neurons, 2 * m_1))
     bounded = replace(problem, widths=(m_1, m_1, m_L, m_L), options=most)
@@ -160,6 +171,11 @@ def _candidates(problem, first):
     for n_behind in (2,) if known else (1, 2):
         widths = m_1, view.second_width or 1, *[1] * (n_behind - 1), m_L
         yield from _more_hidden_layers(problem, view, widths, known)
+
+
+def _too_wide(problem, first):
+    """Whether fits of layers behind the first one, beyond those of faces, would take minutes and fail."""
+    return len(first.biases) > max(problem.oracle.n_inputs, _MOST_FITTED)
 
 
 def _refuse_separate_inputs(problem, first):
@@ -190,10 +206,6 @@ def _one_hidden_layer(problem, first, m_1, m_L):
     network, residual = fit_view(problem, View("vertices", first), (m_1, m_L), stage, m_1 * m_L)
     exact = problem.held_out.noise_std is None
     if residual <= max(problem.fit_tol, 0.0 if exact else _POLISHABLE_NOISY):  # errors of logits differ from row to row
-        rounded = 0.0 < problem.held_out.relative_noise <= _MAX_ROUNDING
-        if rounded and network.output_activation == "identity":
-            with problem.log.stage("first layer (profiles)", problem.oracle):
-                network = with_biases_from_profiles(problem.oracle, first, network, problem.rng)
         yield _Candidate(network, residual, "saturation, vertices")
     return residual <= problem.fit_tol and exact
 

@@ -15,6 +15,8 @@ from .discovery import minimal_attempt
 __all__ = ["METHOD"]
 
 _FIRST_STARTS = 24  # of narrow fits: a tenth of a second each, a hundredth of those of twice the width (budget)
+# Hidden units that make curved outputs where nothing saturates, those tried first that are most common.
+_CURVED = ("tanh", "gelu", "softplus", "silu")
 # Hidden layers, and hidden units at most: fits of two layers may end in local minima, and have other starts then; wide
 # ones of one layer take minutes, and come last. More layers have too many local minima.
 _PASSES = ((1, 16), (2, np.inf), (2, np.inf), (1, np.inf))
@@ -32,23 +34,31 @@ class RangeFit:
 
     def run(self, problem, step, state):
         """See `Method`; `NotIdentified` if no network with up to two hidden layers explains the outputs."""
-        best, least, clipped = None, np.inf, problem.oracle.output_bounds is not None
+        best, clipped = None, problem.oracle.output_bounds is not None
         limit = min(problem.max_neurons(), _MOST_CLIPPED if clipped and problem.widths is None else np.inf)
+        guessed = problem.discover and problem.detected is not None and not clipped
+        names = _CURVED if guessed else problem.activations[:1]
+        left = dict.fromkeys(names, np.inf)  # residuals by activation
         for n_hidden, most in _PASSES if problem.discover else _PASSES[-1:]:
-            network, residual = _smallest(problem, n_hidden, min(most, limit))
-            if network is not None:
-                found = minimal_attempt(problem, network, residual, self.name)
-                best = found if best is None or found.error < best.error else best
-            least = min(least, residual)
-            if problem.out_of_search_time or (best is not None and best.error < problem.accepted_error):
-                break
-        if best is not None:
-            return best
+            for name in names:
+                posed = replace(problem, activations=(name, problem.activations[1]))
+                network, residual = _smallest(posed, n_hidden, min(most, limit))
+                if network is not None:
+                    found = minimal_attempt(posed, network, residual, self.name)
+                    best = found if best is None or found.error < best.error else best
+                left[name] = min(left[name], residual)
+                if problem.out_of_search_time or (best is not None and best.error < problem.accepted_error):
+                    return best if best is not None else self._refused(left, clipped)
+            names = names[:1]  # larger networks of other activations take minutes
+        return best if best is not None else self._refused(left, clipped)
+
+    def _refused(self, left, clipped):
+        names, least = " or ".join(left), min(left.values())
         raise NotIdentified(
             "range",
             "units",
             f"{'no network fits the outputs between the plateaus' if clipped else 'no network fits the outputs'} "
-            f"(activation {problem.activations[0]!r}, relative residual {least:.1e}): give activation, layer_widths"
+            f"(activation {names}, relative residual {least:.1e}): give activation, layer_widths"
             f"{'' if clipped else ', widen input_range'}, or raise max_seconds.",
         )
 

@@ -9,7 +9,7 @@ from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import BlackBoxError, NotIdentified
 
 from ..attempt import polished_attempt
-from ..constants import COST_MARGIN, FEW_OUTPUTS, TIME_SHARE
+from ..constants import COST_MARGIN, FEW_OUTPUTS, TIME_SHARE, VERY_FAR
 from ..smooth.by_fit import fit_design, recover_by_fit
 from ..smooth.cube import Cube, preactivations_of
 from ..smooth.design import cheapest_design
@@ -22,7 +22,6 @@ _ACTIVATIONS = ("tanh", "sigmoid", "erf")
 _VERTEX_RATIO = 4  # second-layer units per output up to which vertices determine them
 _FACE_ATTEMPTS = 3  # budget
 _UNIT_QUERIES = 90  # queries per first-layer unit for norms and biases
-_MAX_DISTANCE = 1e6  # of queries: a direction is good to 1e-9
 _MAX_NOISE = 1e-4  # relative noise up to which the second layer is fitted: below it lie float32 and four decimals
 ROUTE = "saturation, faces"
 
@@ -171,7 +170,7 @@ def _cube(problem, first):
         g=get_activation(hidden),
         n_outputs=oracle.n_outputs,
         rng=problem.rng,
-        farthest=min(_MAX_DISTANCE, 0.5 * oracle.reach),
+        farthest=min(VERY_FAR, 0.5 * oracle.reach),
         accuracy=None if problem.held_out.noise_std is None else oracle.accuracy,
         representable=oracle.representable,
     )

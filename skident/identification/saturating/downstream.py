@@ -14,11 +14,11 @@ from skident.linalg import lapack
 from skident.network import FeedforwardNetwork, get_activation
 from skident.oracle import NotIdentified
 
-from ..constants import FEW_OUTPUTS, SATURATED
+from ..constants import FEW_OUTPUTS
 from ..query_points import random_sphere
+from ..smooth.cube import saturated
 
 __all__ = [
-    "SATURATED",
     "cached_sampler",
     "fit_downstream",
     "fit_smallest_downstream",
@@ -26,6 +26,7 @@ __all__ = [
     "query_vertices",
 ]
 
+_BIAS_ERROR = 3.0  # largest error of a bias measured far out, in z
 _SPREAD = 1.0  # standard deviation of first-layer pre-activations in the interior
 
 
@@ -37,7 +38,7 @@ def query_vertices(oracle, first, activation, n_samples, rng):
     vertex; those whose logits a classifier's probabilities do not determine are left out.
     Raises NotIdentified if too few far inputs leave all units saturated.
     """
-    signs, U = _at_vertices(oracle, first, n_samples, rng)
+    signs, U = _at_vertices(oracle, first, activation, n_samples, rng)
     low, high = activation.limits
     return _precise_samples(oracle, np.where(signs > 0, high, low), U)
 
@@ -53,16 +54,19 @@ def _precise_samples(oracle, H, U):
     return H[clear], Y[clear]
 
 
-def _at_vertices(oracle, first, n_samples, rng):
+def _at_vertices(oracle, first, activation, n_samples, rng):
     """Signs of all pre-activations (n, m_1) and inputs (n, D) where every unit is saturated."""
     W, b = first.weights, first.biases
     D, m = W.shape
+    level = saturated(activation.name, oracle.accuracy.relative_error) + _BIAS_ERROR
     if m <= D and lapack.cond(W) < MAX_CONDITION:
         signs = _different_signs(n_samples, m, rng)
-        return signs, lapack.lstsq(W.T, (1.5 * SATURATED * signs - b).T, rcond=None)[0].T
-    U = random_sphere(4 * n_samples, D, first.radius, rng)
-    Z = U @ W + b
-    U = U[np.abs(Z).min(axis=1) > SATURATED][:n_samples]
+        return signs, lapack.lstsq(W.T, (1.5 * level * signs - b).T, rcond=None)[0].T
+    # Both sides of every hyperplane: random inputs alone may leave two units equal everywhere.
+    across = (1.5 * level * first.directions / first.norms).T
+    sphere = random_sphere(4 * n_samples, D, first.radius, rng)
+    U = np.concatenate([first.points + across, first.points - across, sphere])
+    U = U[np.abs(U @ W + b).min(axis=1) > level][:n_samples]
     if len(U) < min(n_samples, m + 2):
         raise NotIdentified(
             "rest of the network",

@@ -24,18 +24,16 @@ __all__ = ["FirstLayer", "find_first_layer", "first_layer_as_stated", "refuse_su
 
 _RADIUS = 3e4  # of circles, in units of sqrt(D), for exact outputs: steps are 1e-4 of a half circle wide
 _ATTEMPTS = 4  # circles of growing radius
-_GROWTH = 30.0  # of the radius per attempt
+_GROWTH = 30.0  # of the radius per attempt, or where overlapping steps are resolved
 _GROWTH_NOISY = 5.0  # `_GROWTH` with noise, where the errors of rounded inputs grow with the radius
 _MAX_CIRCLES = 24  # half circles of one radius; budget
-_CONSTANT_CIRCLES = 3  # half circles without a step after which the outputs count as constant
-_IDLE_CIRCLES = 3  # half circles without a new unit after which an unknown m_1 is complete
+_IDLE_CIRCLES = 3  # half circles without a new unit after which an unknown m_1 is complete, or outputs are constant
 _PATIENCE_NOISY = 6  # `_IDLE_CIRCLES` with noise, where one circle misses low steps that another one shows
 _ONE_UNIT = 1e-8  # 1 - cosine below which two directions are one unit: angle 1e-4, their errors are 1e-9
 _SAME_GROUPED = 1e-6  # `_ONE_UNIT` for directions from groups, whose errors are 1e-4
 _MAX_SAME = 0.1  # `_ONE_UNIT` with noise, however large the errors
 _SIGMAS = 6.0  # standard errors of a direction within which it may be another one
 _REMEASURE = 30.0  # times the median error, beyond which a direction is measured again on another circle
-_ZOOM = 30.0  # growth of the radius on which overlapping steps are resolved
 _MAX_ZOOMS = 2  # such circles: 900 times the distance between two steps
 _ZOOM_EDGES = 13  # of the initial intervals about a step on a larger circle
 _RANGE_SAMPLES = 8  # queries that measure the outputs' range far out
@@ -211,7 +209,7 @@ class _Search:
             if self.callback is not None:
                 self.callback(len(self.units), max(self.n_steps, len(self.units)))
             done = self._is_done(idle >= (_PATIENCE_NOISY if self.noisy else _IDLE_CIRCLES))
-            if done or (circle == _CONSTANT_CIRCLES and not moved):
+            if done or (circle == _IDLE_CIRCLES and not moved):
                 break
         if not moved:
             raise NotIdentified("saturation", "constant", "the outputs do not change at all on large circles.")
@@ -265,7 +263,7 @@ class _Search:
         for _ in range(0 if self.noisy else _MAX_ZOOMS):
             if not failed:
                 break
-            circle = circle.larger(_ZOOM)
+            circle = circle.larger(_GROWTH)
             failed = self._resolve(circle, [s for f in failed for s in self._zoom(circle, f)])
         return len(steps) + len(angles), len(failed)
 

@@ -13,7 +13,7 @@ from skident.optim import BatchedSeparableProblem, Ending, batched_levenberg_mar
 
 from ..query_points import random_tangents
 
-__all__ = ["LONGEST", "fit_shapes", "refine_norms", "unit_interval"]
+__all__ = ["ENDING", "LONGEST", "fit_shapes", "refine_norms", "unit_interval"]
 
 _NODES = 24  # queries per unit: 10 coefficients of the highest degree and 2 unknowns leave 12 for the residual
 _RANGE = 3.5  # |z| up to which they reach, by the norm known so far: a step has done 99.8 % of its height
@@ -22,7 +22,7 @@ _DEGREES = (1, 2, 3, 5, 9)  # of the downstream network as a polynomial in one u
 _LOG_SCALES = (0.0, -0.5, 0.5)  # of the starts: norms known so far are mostly within a factor exp(0.5)
 _BATCH = 100  # problems per batch: 100 x 24 x 10 numbers fit into the processor's second cache
 LONGEST = np.full(2, 0.5)  # step in log scale and offset: the profile is linear in neither beyond that
-_ENDING = Ending(max_iter=12, target=1e-29, ftol=1e-13)  # of steps of height one: target at rounding, eps^2 per node
+ENDING = Ending(max_iter=12, target=1e-29, ftol=1e-13)  # of steps of height one: target at rounding, eps^2 per node
 _LINEAR = 1e-10  # sum of squares, of a step of height one, below which a profile is linear in the unit's output
 _LACK_OF_FIT = 1e-2  # probability that noise alone refutes a degree that is sufficient
 _AS_GOOD_AS_HIGHEST = 1.2  # times the variance left by the highest degree that a lower one may leave
@@ -92,7 +92,7 @@ def fit_shapes(s, F, z0, activation, *, noise=None, degrees=_DEGREES):
             return chebyshev.chebvander(unit_interval(np.exp(x[:, :1]) * s + x[:, 1:], g), degree)
 
         problems = [BatchedSeparableProblem(columns, F[unit_of[k]], longest=LONGEST) for k in batches]
-        fits = [batched_levenberg_marquardt(p, x0[k], _ENDING) for p, k in zip(problems, batches)]
+        fits = [batched_levenberg_marquardt(p, x0[k], ENDING) for p, k in zip(problems, batches)]
         x, cost = (np.concatenate([getattr(f, name) for f in fits]) for name in ("x", "cost"))
         x, cost = x.reshape(-1, len(units), 2), cost.reshape(-1, len(units))
         best = np.argmin(cost, axis=0), np.arange(len(units))

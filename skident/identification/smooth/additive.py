@@ -47,7 +47,7 @@ def additive_units(cube, edges):
     """
     found, others = [], []
     for i, Y in enumerate(edges.Y):
-        alike = _alike(Y) and all(_alike(edges_of(cube, i)[0]) for _ in range(_MORE_EDGES))
+        alike = _alike(Y) and all(_alike(edges_of(cube, i)) for _ in range(_MORE_EDGES))
         profile = _profile(cube.g, Y[0]) if alike else None
         (others if profile is None else found).append((i, profile))
     if not found or not others:
@@ -64,7 +64,7 @@ def additive_units(cube, edges):
 
 def any_additive(cube):
     """Whether some unit may be additive, by the ends of two edges per unit."""
-    return any(_alike(edges_of(cube, i, NODES[[0, -1]])[0]) for i in range(cube.shape[1]))
+    return any(_alike(edges_of(cube, i, NODES[[0, -1]])) for i in range(cube.shape[1]))
 
 
 def _alike(Y):

@@ -114,7 +114,7 @@ def recover_by_fit(cube, design, n_units, *, deadline=np.inf, progress=None):
     factors = np.diag(network.weights[0])
     weights = [cube.weights * factors, *network.weights[1:]]
     biases = [cube.biases * factors + network.biases[0], *network.biases[1:]]
-    return RecoveredNetwork(network.with_parameters(weights, biases), residual, {"starts": len(fits)})
+    return RecoveredNetwork(network.with_parameters(weights, biases), residual)
 
 
 def _limits(cube, X, Y, deadline, progress):

@@ -13,6 +13,8 @@ from skident.network import FeedforwardNetwork
 from skident.network.activations import Activation
 from skident.oracle import Accuracy
 
+from ..constants import VERY_FAR
+
 __all__ = ["SATURATED", "Cube", "RecoveredNetwork", "outputs_of", "preactivations_of", "rays_of_one_unit", "saturated"]
 
 # Pre-activation beyond which the activation is constant in float64: 2 exp(-2 * 21) and erfc(6.5) are below 2^-53.
@@ -20,7 +22,6 @@ SATURATED = {"tanh": 21.0, "sigmoid": 42.0, "erf": 6.5}
 _ROUNDING = 2.0**-53  # distance of saturated outputs from their limits (rounding)
 _INVERSES = {"tanh": np.arctanh, "sigmoid": lambda y: 2.0 * np.arctanh(y), "erf": erfinv}  # of outputs in (-1, 1)
 _MARGIN = 60.0  # pre-activation of saturated units on faces, by norms that may be wrong by a third
-_FARTHEST = 1e6  # distance of points of a face from the origin: a direction's error of 1e-9 moves hyperplanes by 1e-3
 _RAYS = 4000  # random rays per face (budget); no queries
 _RAYS_PER_VERTEX = 6  # rays per vertex: many reach the same one
 _FEW_VERTICES = 4.0  # vertices per point below which half of the levels lie between saturation and 0
@@ -113,7 +114,7 @@ class Cube:
     g: Activation
     n_outputs: int
     rng: np.random.RandomState
-    farthest: float = _FARTHEST
+    farthest: float = VERY_FAR
     accuracy: Accuracy | None = None
     representable: Callable = np.asarray
 
@@ -172,8 +173,7 @@ class Cube:
 
 @dataclass(frozen=True)
 class RecoveredNetwork:
-    """A network, its relative residual on vertices, and residuals of steps (a dict)."""
+    """A network and its relative residual on vertices."""
 
     network: FeedforwardNetwork
     residual: float
-    step_residuals: dict

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.polynomial import chebyshev
 
-from skident.network.calculus import jacobian
-from skident.optim import BatchedNormalEquations, BatchedSeparableProblem, Ending, batched_levenberg_marquardt
+from skident.optim import BatchedSeparableProblem, batched_levenberg_marquardt
 from skident.oracle import NotIdentified
 
-from ..saturating.norms import LONGEST
+from ..saturating.norms import ENDING, LONGEST, unit_interval
 from .cube import preactivations_of
 
 __all__ = ["NODES", "Edges", "edges_of", "query_edges"]
@@ -23,10 +23,7 @@ _DEGREES = (5, 9, 14, 20)  # of the rest of the network as a polynomial in one u
 _GOOD = 1e-8  # root mean square residual of a polynomial that is right, of outputs of size one
 _TRIALS = 90  # norms that are compared
 _LOG_NORMS = (-3.0, 3.0)  # of the trials, relative to the norms known so far
-_MINIMA = 3  # of the trials around which finer ones are compared
-_FINER = 17  # finer trials around each
-_ZOOMS = 9  # budget: a step of 0.07 becomes one of 1e-9
-_FALLING = 0.9  # part of the cost that two rounds of finer trials leave at most, else they end
+_MINIMA = 3  # of the trials from which fits start
 _TAIL = 0.1  # share of the change on either side of the middle
 _OFF_CENTER = 1.0  # pre-activation from which on a hyperplane is off its unit's center
 _MAX_FACTOR = 2.5  # between a norm and the one of the middle of the change: steep units narrow it
@@ -42,10 +39,9 @@ _CENTERS = {
 
 @dataclass(frozen=True)
 class Edges:
-    """Outputs `Y` (m, e, n, P) at pre-activations `NODES` of each unit, with outputs `H` (m, e, m) of the others."""
+    """Outputs `Y` (m, e, n, P) at pre-activations `NODES` of each unit, while all others are saturated."""
 
     Y: np.ndarray
-    H: np.ndarray
     g: object
 
     def norm_and_bias(self, i, curvature):
@@ -60,96 +56,28 @@ class Edges:
         trials = np.linspace(max(_LOG_NORMS[0], low + 1e-3), max(_LOG_NORMS[1], low + 2.0), _TRIALS)
         best = 0.0, np.inf
         for degree in _DEGREES:
-            problem = BatchedSeparableProblem(lambda u, d=degree: self._columns(u, center(curvature / np.exp(u)), d), Y)
-            log_norm, cost = _least(problem.cost, trials, _GOOD**2 * Y.size)
+            columns = functools.partial(self._columns, curvature, degree)
+            log_norm, cost = _least(BatchedSeparableProblem(columns, Y, longest=LONGEST[:1]), trials)
             best = min(best, (log_norm, float(np.sqrt(cost / Y.size))), key=lambda pair: pair[1])
             if best[1] < _GOOD:
                 break
         return best[0], float(center(curvature / np.exp(best[0]))), best[1]
 
-    def _columns(self, log_norms, biases, degree):
+    def _columns(self, curvature, degree, log_norms):
         """Powers (B, n, degree + 1) of the unit's output, mapped to [-1, 1]."""
-        low, high = self.g.limits
-        h = (self.g(np.exp(log_norms) * NODES + biases) - low) * (2.0 / (high - low)) - 1.0
-        return chebyshev.chebvander(h, degree)
-
-    def given(self, rest, starts):
-        """Log norms and biases (m, 2) and residuals (m,), given the network after the first layer and starts (m, 2)."""
-        problem = _Profiles(self, rest, np.arange(len(self.H)))
-        fitted = batched_levenberg_marquardt(problem, starts, Ending(max_iter=40, ftol=1e-3))
-        return fitted.x, np.sqrt(fitted.cost / self.Y[0].size)
+        norms = np.exp(log_norms)
+        biases = _CENTERS[self.g.name][0](curvature / norms)
+        return chebyshev.chebvander(unit_interval(norms * NODES + biases, self.g), degree)
 
 
-class _Profiles:
-    """Norms and biases of units of edges as small least squares: outputs of `rest`, relative to their range."""
-
-    def __init__(self, edges, rest, units):
-        self.edges, self.rest, self.units = edges, rest, units
-
-    def take(self, index):
-        return _Profiles(self.edges, self.rest, self.units[index])
-
-    def move(self, x, steps):
-        return x + steps
-
-    def _inputs(self, x, rows):
-        """First-layer outputs (b, e n, m) of some problems, and slopes of the moving unit (b, n)."""
-        g, units = self.edges.g, self.units[rows]
-        h, slope = g.jet(np.exp(np.minimum(x[:, :1], 20.0)) * NODES + x[:, 1:], 1)
-        H = np.repeat(self.edges.H[units][:, :, None], len(NODES), axis=2)
-        H[np.arange(len(units)), :, :, units] = h[:, None]
-        return H, slope
-
-    def _residual(self, x, rows):
-        H, slope = self._inputs(x, rows)
-        Y = self.edges.Y[self.units[rows]]
-        size = np.abs(Y - Y.mean(axis=(1, 2), keepdims=True)).max(axis=(1, 2, 3)) + np.finfo(float).tiny
-        F = self.rest(H.reshape(-1, H.shape[-1])).reshape(Y.shape)
-        return (F - Y) / size[:, None, None, None], H, slope, size
-
-    def _batches(self, x):
-        size = max(1, int(2e6 // self.edges.H[0].size // len(NODES)))
-        return [slice(i, i + size) for i in range(0, len(x), size)]
-
-    def cost(self, x):
-        return np.concatenate([np.sum(self._residual(x[b], b)[0] ** 2, axis=(1, 2, 3)) for b in self._batches(x)])
-
-    def linearize(self, x):
-        parts = [self._normal_equations(x[b], b) for b in self._batches(x)]
-        matrix, gradient = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return BatchedNormalEquations(matrix, gradient, longest=LONGEST)
-
-    def _normal_equations(self, x, rows):
-        r, H, slope, size = self._residual(x, rows)
-        rest, units = self.rest, self.units[rows]
-        J = jacobian(rest.weights, rest.biases, rest.activations, H.reshape(-1, H.shape[-1]))
-        J = J.reshape(*r.shape, -1)[np.arange(len(units)), :, :, :, units] / size[:, None, None, None]
-        by_bias = J * slope[:, None, :, None]
-        by_norm = by_bias * (np.exp(x[:, :1]) * NODES)[:, None, :, None]
-        D = np.stack([by_norm, by_bias], axis=1).reshape(len(x), 2, -1)
-        return D @ np.swapaxes(D, 1, 2), (D @ r.reshape(len(x), -1, 1))[..., 0]
-
-
-def _least(cost, trials, enough):
-    """Where a cost of (n, 1) is least, and its value: ever finer trials around its minima among equidistant ones.
-
-    Ends when the cost is `enough`, or no longer falls.
-    """
-    values = cost(trials[:, None])
+def _least(problem, trials):
+    """Where problems in one parameter have the least cost, and that cost: fits from the best of equidistant trials."""
+    values = problem.cost(trials[:, None])
     inner = np.flatnonzero((values[1:-1] <= values[:-2]) & (values[1:-1] <= values[2:])) + 1
-    inner = inner[np.argsort(values[inner])[:_MINIMA]]
-    k, step = int(np.argmin(values)), trials[1] - trials[0]
-    best, centers, last = (float(trials[k]), float(values[k])), trials[inner], [np.inf, values[inner]]
-    for _ in range(_ZOOMS if len(centers) else 0):
-        finer = centers[:, None] + step * np.linspace(-1.0, 1.0, _FINER)
-        values = cost(finer.reshape(-1, 1)).reshape(finer.shape)
-        k = np.argmin(values, axis=1)
-        centers, values, step = finer[np.arange(len(k)), k], values.min(axis=1), 2.0 * step / (_FINER - 1)
-        best = min(best, (float(centers[np.argmin(values)]), float(values.min())), key=lambda pair: pair[1])
-        if best[1] < enough or not np.any(values < _FALLING * last[-2]):
-            break
-        last.append(values)
-    return best
+    starts = trials[[np.argmin(values), *inner[np.argsort(values[inner])[:_MINIMA]]]]
+    fits = batched_levenberg_marquardt(problem, starts[:, None], ENDING)
+    k = np.argmin(fits.cost)
+    return float(fits.x[k, 0]), float(fits.cost[k])
 
 
 def query_edges(cube, n_places=_PLACES):
@@ -161,7 +89,7 @@ def query_edges(cube, n_places=_PLACES):
     edges = [edges_of(cube, i, n_places=n_places) for i in range(cube.shape[1])]
     spread = 2.0 * preactivations_of(cube.g, 1.0 - 2.0 * _TAIL)
     for _ in range(_CENTERINGS):
-        lows, centers, highs = np.array([_quantiles(Y) for Y, _ in edges]).T
+        lows, centers, highs = np.array([_quantiles(Y) for Y in edges]).T
         scales = spread / np.maximum(highs - lows, np.diff(NODES).min())
         scales = np.where((scales > _MAX_FACTOR) | (scales < 1.0 / _MAX_FACTOR), scales, 1.0)
         shifts = np.where(np.abs(centers) > _OFF_CENTER, -centers, 0.0) * scales
@@ -171,19 +99,16 @@ def query_edges(cube, n_places=_PLACES):
         cube = cube.rescaled(scales, shifts)
         for i in moved:
             edges[i] = edges_of(cube, i, n_places=n_places)
-    Y, H = (np.array(part) for part in zip(*edges, strict=True))
-    return Edges(Y, H, cube.g), cube
+    return Edges(np.array(edges), cube.g), cube
 
 
 def edges_of(cube, i, nodes=NODES, n_places=_PLACES):
-    """Outputs (e, n, P) along edges of a unit, and first-layer outputs (e, m) of the others."""
-    low, high = cube.g.limits
+    """Outputs (e, n, P) along edges of a unit."""
     face = cube.face([i], n_places, _RAYS, between=False)
     if not len(face.points):
         raise NotIdentified("second layer", "saturation", "no far inputs saturate all first-layer units but one.")
     face = face[np.arange(n_places) % len(face.points)]
-    Y = cube.at(face.points[:, None] + nodes[:, None] * face.moves)
-    return Y, np.where(face.Z > 0, high, low)
+    return cube.at(face.points[:, None] + nodes[:, None] * face.moves)
 
 
 def _quantiles(Y):

@@ -58,12 +58,11 @@ def _recover(cube, edges, guess):
     n_parameters = U.size + len(curves) + (len(curves) + 1) * cube.n_outputs
     H, Y = cube.vertices(int(_VERTICES * n_parameters / cube.n_outputs) + _MORE_VERTICES)
     rest, residual = _fitted(U * curves[:, 0], curves[:, 1], cube.g.name, H, Y)
-    x, left = edges.given(rest, scales[:, :2])
-    norms = np.exp(x[:, 0])
-    first = cube.weights * norms, cube.biases * norms + x[:, 1]
+    norms = np.exp(scales[:, 0])
+    first = cube.weights * norms, cube.biases * norms + scales[:, 1]
     n_linear = getattr(get_activation(rest.activations[0]), "n_linear", 0)
     network = _joined(first, rest, len(rest.biases[0]) - n_linear, cube.g.name)
-    return RecoveredNetwork(network, residual, {"curves": float(curves[:, 2].max()), "edges": float(left.max())})
+    return RecoveredNetwork(network, residual)
 
 
 def _curves(cube, second, scales):

@@ -13,6 +13,7 @@ from ..activations import Clip, bounded
 from .files import read_model
 from .operators import KNOWN, apply
 from .values import ENTRY, Allowance, BatchTensor, Step, unreadable
+from .writing import read_tables
 
 __all__ = ["gives_probabilities", "read_network"]
 
@@ -40,13 +41,19 @@ def _read(source):
     (name, rows), output = _input(graph), _output(graph)
     _check(model)
     nodes, needed = _needed(graph, output)
-    values, allowance = _constants(graph, needed) | {name: rows}, Allowance(model.ByteSize())
+    values, allowance = _constants(graph, needed), Allowance(model.ByteSize())
+    nodes, tables = read_tables(nodes, values)
+    values[name] = rows
     for node in nodes:
         step = _step(node, allowance)
         missing = [operand for operand in node.input if operand and operand not in values]
         if missing:
             raise unreadable(step, f"it reads {missing[0]!r}, which nothing before it gives")
-        values[node.output[0]] = _applied(step, [values[operand] if operand else None for operand in node.input])
+        operands = [values[operand] if operand else None for operand in node.input]
+        if step.kind == "Tabulated" and isinstance(operands[0], BatchTensor):
+            values[node.output[0]] = operands[0].activated(tables[node.name], step)
+        else:
+            values[node.output[0]] = _applied(step, operands)
     found = values.get(output)
     if not isinstance(found, BatchTensor) or not (found.layers or found.maps):
         raise ValueError(f"there is no matrix product (MatMul or Gemm) between input and output {output!r}.")

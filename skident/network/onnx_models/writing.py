@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -9,15 +10,17 @@ from onnx import TensorProto, checker, helper, numpy_helper
 
 from ..activations import ACTIVATIONS, Bounded, Clip, LeakyReLU, get_activation, is_built_in
 from ..partly_linear import PartlyLinear
-from ..tabulated import Tabulated
+from ..tabulated import Tabulated, tabulated
 
-__all__ = ["network_model", "write_model"]
+__all__ = ["network_model", "read_tables", "write_model"]
 
 _OPERATOR_SET = 13  # which runtimes from 2020 on know
 _OPERATOR_SETS = {"gelu": 20, "gelu_tanh": 20, "mish": 18, "hardswish": 14}
 _KINDS = {"gelu_tanh": "Gelu", "hardswish": "HardSwish"}  # of operators, where not the name with a capital
 _IR_VERSION = 8  # file format of onnx 1.10 (2021); newer readers accept it
 _GEMM = {"alpha": 1.0, "beta": 1.0, "transB": 0}  # the defaults, but some readers (OMLT) want to see them
+_FEWEST = 11  # constants of a table: one of constant pieces
+_ROUNDINGS = 8.0  # eps by which the constants of a table may differ: edges are rounded before their differences
 _DTYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}
 
 
@@ -128,6 +131,43 @@ def _table_nodes(activation, values, dtype):
         beyond = node(kind, node("Sub", values, end), constant(0.0))
         value = node("Add", value, node("Mul", beyond, constant(slope)))
     return nodes, tensors
+
+
+def read_tables(nodes, arrays):
+    """Nodes in which one takes the place of each table by `network_model`, and the tables by the name of that node."""
+    tables, rest = {}, []
+    for node in nodes:
+        values, mark, _ = str(node.name).partition("_table_")
+        if not mark:
+            rest.append(node)
+            continue
+        group = [one for one in nodes if str(one.name).startswith(f"{values}_table_")]
+        if node is group[-1]:
+            table = _table_of(group, values, arrays)
+            if table is None:
+                rest += group
+            else:
+                tables[f"{values}_table"] = table
+                rest.append(helper.make_node("Tabulated", [values], [node.output[0]], name=f"{values}_table"))
+    return rest, tables
+
+
+def _table_of(group, values, arrays):
+    """The table of nodes by `_table_nodes`, None if they are not such nodes."""
+    names = itertools.takewhile(arrays.__contains__, (f"{values}_table_{i}" for i in itertools.count()))
+    given = [arrays[name] for name in names]
+    if len(given) < _FEWEST or any(part.ndim > 1 for part in given) or given[0].dtype.name not in _DTYPES:
+        return None
+    edges = np.hstack([given[0], given[3], given[1]])
+    if any(part.shape != given[6].shape for part in given[7:-4]) or given[-1].ndim or given[-3].ndim:
+        return None
+    table = tabulated(edges, np.column_stack(given[-5:5:-1]), (given[-3], given[-1]))
+    own, tensors = _table_nodes(table, values, given[0].dtype)
+    written = [numpy_helper.to_array(tensor) for tensor in tensors]
+    tol = _ROUNDINGS * np.finfo(given[0].dtype).eps
+    same = all(a.shape == b.shape and np.allclose(a, b, tol, tol) for a, b in zip(given, written, strict=True))
+    own[-1].output[0] = group[-1].output[0]
+    return table if same and own == group else None
 
 
 def _clip_nodes(activation, values, dtype):

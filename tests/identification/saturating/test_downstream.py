@@ -36,6 +36,18 @@ def test_outputs_at_vertices(sizes, activation):
     assert oracle.n_queries == len(H) <= 40
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_vertices_distinguish_nearly_parallel_units(seed):
+    """Random far inputs alone are on the same side of both."""
+    network, rng = make_network((4, 8, 1), output_activation="identity", random_state=seed), np.random.RandomState(seed)
+    W, b, V = network.weights[0].copy(), network.biases[0], network.weights[1]
+    W[:, 1] = 0.5 * W[:, 0] + 3e-3 * rng.standard_normal(4)
+    oracle = Oracle(lambda X: np.tanh(X @ W + b) @ V, 4)
+    first = find_first_layer(oracle, n_units=8, rng=rng)
+    H, _ = query_vertices(oracle, first, get_activation("tanh"), 60, rng)
+    assert np.linalg.matrix_rank(np.column_stack([H, np.ones(len(H))])) == 9
+
+
 def test_all_vertices_of_a_small_cube():
     network = make_network((5, 3, 2), random_state=0)
     H, _ = query_vertices(

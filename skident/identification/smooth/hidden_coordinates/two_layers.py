@@ -66,7 +66,7 @@ def recover_two_layers(model, basis, n_trials, rng, *, tol, deadline=np.inf, pro
             good = tol if start.n_parameters <= _DENSE_LIMIT else max(tol, _NEARLY)
             fit, residual = _fitted(model, basis, start, rng, good, deadline)
             if residual < good:
-                return RecoveredNetwork(_joined(fit.model, basis, fit.network), residual, {"fit": residual})
+                return RecoveredNetwork(_joined(fit.model, basis, fit.network), residual)
             best = min(best, residual)
         if progress is not None:
             progress(trial + 1)
