@@ -6,10 +6,10 @@ import pytest
 from skident.datasets import make_network
 from skident.identification.piecewise.kernel.gradient import normals_at
 from skident.identification.piecewise.kernel.lines import random_segments
-from skident.identification.piecewise.kernel.locate import locate
 from skident.identification.piecewise.kernel.output_error import DeepProbe, measure_rounding
 from skident.identification.piecewise.kernel.robust_fit import active_set_fit, fit_outputs
 from skident.identification.piecewise.kernel.scan import scan_line
+from skident.identification.piecewise.kernel.windows import locate_by_lines
 from skident.identification.piecewise.noisy.hyperplanes import bends_on
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, Oracle
@@ -155,18 +155,15 @@ def test_lines_end_where_the_range_does():
     assert np.all(probe.inside(ends)) and np.all(np.any(np.isclose(X, -1.0) | np.isclose(X, 2.0), axis=1))
 
 
-def probe_of_box(f, D, input_range=None):
-    return DeepProbe(Oracle(f, D, input_range=input_range), np.array([1e-15]), np.array([1.0]))
-
-
 def test_a_boundary_is_located_where_it_is_alone():
-    probe = probe_of_box(lambda X: np.abs(X[:, 0]) + np.abs(X[:, 1] - 5.0), 2)
+    box = lambda X: np.abs(X[:, 0]) + np.abs(X[:, 1] - 5.0)  # noqa: E731
+    probe = DeepProbe(Oracle(box, 2), np.array([1e-10]), np.array([1.0]))
     points = np.array([[2e-4, 0.0], [1.0, 1.0], [2e-4, 5.0 - 2e-4], [9e-4, 0.0]])
     directions = np.array([[1.0, 0.0], [1.0, 0.0], [0.6, 0.8], [1.0, 0.0]])
-    there = locate(probe, points, directions, 1e-3)
+    there = locate_by_lines(probe, points, directions, 1e-3, n_rounds=1)
     np.testing.assert_array_equal(there.found, [True, False, False, False])
-    assert abs(there.offset[0] + 2e-4) < 1e-12 and np.isnan(there.offset[1:]).all()
-    assert len(locate(probe, points[:0], directions[:0], 1e-3).found) == 0
+    assert abs(there.offset[0] + 2e-4) < 1e-10
+    assert len(locate_by_lines(probe, points[:0], directions[:0], 1e-3).found) == 0
 
 
 NETWORK = make_network((5, 6, 1), activation="relu", output_activation="identity", bias_scale=0.5, random_state=0)

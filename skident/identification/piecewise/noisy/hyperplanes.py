@@ -13,7 +13,6 @@ from ...measure.record import through
 from ...measure.scan import scan
 from ..kernel.gradient import normals_at
 from ..kernel.lines import CriticalPoints, gaps_on_segments, random_segments
-from ..kernel.locate import locate, window_widths
 from ..kernel.windows import locate_by_lines
 from .robust import robust_fit
 
@@ -25,6 +24,7 @@ _RADII = (0.5, 1.0, 1.5, 3.0)  # of points on hyperplanes, in standard deviation
 _FAR_RADII = (1.0, 2.0, 3.0)  # `_RADII` of lines that only confirm hyperplanes
 _MOST_PAIRS = 24  # of lines that end the search, one of which only confirms (budget)
 _PLANES_PER_PAIR = 12  # hyperplanes per idle pair: 64 behind 13 inputs were complete after four idle ones
+_WINDOW = (1e-3, 0.03)  # half widths of windows at a hyperplane that is tried, in standard deviations
 _N_MORE = 16  # queried next
 _LEAST_FIRST = 2  # of the first ones, that a hyperplane meets
 _LEAST_SHARE = 0.3  # of all of them
@@ -139,11 +139,10 @@ class NoisyHyperplaneSearch:
         return bool(self._continues(plane, error) and self.add_plane(plane))
 
     def _continues(self, plane, error):
-        wide, narrow = window_widths(self.probe)
-        width, hits = max(narrow, min(wide, WINDOW_ERRORS * error)), 0
+        width, hits = np.clip(WINDOW_ERRORS * error, *_WINDOW), 0
         for n, least in ((N_FIRST, _LEAST_FIRST), (_N_MORE, _LEAST_SHARE * (N_FIRST + _N_MORE))):
             P = _points_on(plane, n, self.rng)
-            hits += locate(self.probe, P, np.tile(plane[:-1], (n, 1)), width).found.sum()
+            hits += locate_by_lines(self.probe, P, np.tile(plane[:-1], (n, 1)), width, n_rounds=1).found.sum()
             if hits < least:
                 return False
         return True
