@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["SIGNIFICANCE", "Outputs"]
+__all__ = ["PAIR_SHARE", "SIGNIFICANCE", "Outputs"]
 
 SIGNIFICANCE = 8.0  # standard errors of every decision: chance is 1e-15
+PAIR_SHARE = 0.02  # distance of a pair of queries of a scan over the width of its interval
 _FINEST = 1e-9  # relative error that no measured number is trusted beyond (conditioning)
 _FINEST_ERRORS = 10.0  # `_FINEST` in errors of the outputs
 _LOOSE = 1e-5  # relative error that a unit may have before it explains critical points
@@ -20,6 +21,8 @@ class Outputs:
     ----------
     error : float
         Standard error of an output near the center.
+    pair_share : float
+        Distance of a pair of queries of a scan over the width of its interval.
     exact_tol, loose_tol, testable_tol : float
         Relative errors of numbers that the outputs determine: exactly, well enough to explain critical points, and well
         enough to be tested. Decisions between exact and wrong are made at the root of the relative error.
@@ -37,8 +40,8 @@ class Outputs:
     2.0 3.2e-10
     """
 
-    def __init__(self, probe, rng):
-        self.probe, self.rng = probe, rng
+    def __init__(self, probe, rng, pair_share=PAIR_SHARE):
+        self.probe, self.rng, self.pair_share = probe, rng, pair_share
         self.n_inputs, self.n_outputs = probe.n_inputs, probe.n_outputs
         self.error = probe.resolution / probe.deviations
         self.exact_tol = max(_FINEST, _FINEST_ERRORS * self.error)

@@ -21,7 +21,6 @@ __all__ = ["Bends", "Gaps", "Runs", "scan"]
 
 _MOST_BENDS = 1000  # per line (budget)
 _PAIRS_PER_BEND = 4  # that it takes at most, on average
-_PAIR_SHARE = 0.02  # distance of a pair of queries over the width of its interval
 _BLIND = 1e-3  # interval with lost outputs that is given up, over the length of its line
 _MOST_HALVINGS = 60  # of an interval (budget)
 _MOST_RESCANS = 4  # of a gap between two straight runs that do not meet (budget)
@@ -98,7 +97,7 @@ def scan(outputs, lines, nodes, most_bends=_MOST_BENDS, depth=0):
     """
     n, k = nodes.shape
     gaps = np.diff(nodes, axis=1)
-    width = _PAIR_SHARE * np.minimum(np.c_[gaps[:, :1], gaps], np.c_[gaps, gaps[:, -1:]])
+    width = outputs.pair_share * np.minimum(np.c_[gaps[:, :1], gaps], np.c_[gaps, gaps[:, -1:]])
     pairs = _query_pairs(outputs, lines, np.repeat(np.arange(n), k), nodes.ravel(), width.ravel())
     index = np.arange(n * k).reshape(n, k)
     a, b = index[:, :-1].ravel(), index[:, 1:].ravel()
@@ -114,7 +113,7 @@ def scan(outputs, lines, nodes, most_bends=_MOST_BENDS, depth=0):
         at = low + width * outputs.rng.uniform(0.4, 0.6, len(a))
         middle = len(pairs) + np.arange(len(a))
         if len(a):
-            pairs = pairs.joined(_query_pairs(outputs, lines, pairs.line[a], at, _PAIR_SHARE * width))
+            pairs = pairs.joined(_query_pairs(outputs, lines, pairs.line[a], at, outputs.pair_share * width))
         a, b = np.r_[a, middle], np.r_[middle, b]
     return _collected(outputs, lines, pairs, nodes[:, [0, -1]], most_bends, depth)
 

@@ -5,11 +5,12 @@ import pytest
 
 from skident.datasets import make_network
 from skident.identification.piecewise.kernel.gradient import normals_at
-from skident.identification.piecewise.kernel.lines import gaps_on_segments, random_segments
-from skident.identification.piecewise.kernel.locate import locate, scan_segments
+from skident.identification.piecewise.kernel.lines import random_segments
 from skident.identification.piecewise.kernel.output_error import DeepProbe, measure_rounding
 from skident.identification.piecewise.kernel.robust_fit import active_set_fit, fit_outputs
 from skident.identification.piecewise.kernel.scan import scan_line
+from skident.identification.piecewise.kernel.windows import locate_by_lines
+from skident.identification.piecewise.noisy.hyperplanes import bends_on
 from skident.network import FeedforwardNetwork
 from skident.oracle import NotIdentified, Oracle
 
@@ -127,43 +128,14 @@ def test_noisy_outputs(seed):
     assert np.all(np.abs(found.positions - f.t) <= found.position_errors)
 
 
-def by_dense_sampling(net, lines, i, n=40_000):
-    """Places of a line where a unit changes its side, by the planted network."""
-    t = np.linspace(lines.low[i], lines.high[i], n)
-    X = lines.origins[i] + t[:, None] * lines.directions[i]
-    change = np.zeros(n - 1, dtype=bool)
-    for Z in net.pre_activations(X):
-        change |= np.any((Z[1:] > 0) != (Z[:-1] > 0), axis=1)
-    return 0.5 * (t[1:] + t[:-1])[change], t[1] - t[0]
-
-
-@pytest.mark.parametrize("widths", [(4, 6, 1), (6, 7, 5, 1), (6, 7, 5, 2)], ids=str)
-def test_boundaries_are_those_of_dense_sampling(widths, planted):
-    net = planted(widths, 1)
-    probe = net.probe()
-    lines = random_segments(probe, 6, net.rng, reach=4.0)
-    line, t = scan_segments(probe, lines, net.rng, n_intervals=48)
-    missed = 0
-    for i in range(6):
-        expected, step = by_dense_sampling(net, lines, i)
-        found = t[line == i]
-        assert np.all(np.diff(found) > 0)
-        # Nothing but boundaries; some do not show, where the units behind are inactive.
-        assert all(np.abs(expected - s).min() < step for s in found)
-        missed += len(expected) - len(found)
-    assert missed <= 0.35 * (len(t) + missed)
-
-
 def test_normals_are_gradients_of_units(planted):
     net = planted((6, 7, 5, 1), 2)
     probe = net.probe()
     lines = random_segments(probe, 4, net.rng, reach=3.0)
-    line, t = scan_segments(probe, lines, net.rng, n_intervals=24)
-    critical, kept = normals_at(
-        probe, lines.at(line, t), lines.directions[line], gaps_on_segments(lines, line, t), net.rng
-    )
-    assert len(kept) > 0.8 * len(t)
-    np.testing.assert_array_equal(critical.points, lines.at(line, t)[kept])
+    line, points, gaps = bends_on(probe, lines, net.rng)
+    critical, kept = normals_at(probe, points, lines.directions[line], gaps, net.rng)
+    assert len(kept) > 0.8 * len(points)
+    np.testing.assert_array_equal(critical.points, points[kept])
     h = 1e-7
     Z = np.hstack(net.pre_activations(critical.points))
     slopes = [np.hstack(net.pre_activations(critical.points + h * e)) - Z for e in np.eye(6)]
@@ -183,18 +155,15 @@ def test_lines_end_where_the_range_does():
     assert np.all(probe.inside(ends)) and np.all(np.any(np.isclose(X, -1.0) | np.isclose(X, 2.0), axis=1))
 
 
-def probe_of_box(f, D, input_range=None):
-    return DeepProbe(Oracle(f, D, input_range=input_range), np.array([1e-15]), np.array([1.0]))
-
-
 def test_a_boundary_is_located_where_it_is_alone():
-    probe = probe_of_box(lambda X: np.abs(X[:, 0]) + np.abs(X[:, 1] - 5.0), 2)
+    box = lambda X: np.abs(X[:, 0]) + np.abs(X[:, 1] - 5.0)  # noqa: E731
+    probe = DeepProbe(Oracle(box, 2), np.array([1e-10]), np.array([1.0]))
     points = np.array([[2e-4, 0.0], [1.0, 1.0], [2e-4, 5.0 - 2e-4], [9e-4, 0.0]])
     directions = np.array([[1.0, 0.0], [1.0, 0.0], [0.6, 0.8], [1.0, 0.0]])
-    there = locate(probe, points, directions, 1e-3)
+    there = locate_by_lines(probe, points, directions, 1e-3, n_rounds=1)
     np.testing.assert_array_equal(there.found, [True, False, False, False])
-    assert abs(there.offset[0] + 2e-4) < 1e-12 and np.isnan(there.offset[1:]).all()
-    assert len(locate(probe, points[:0], directions[:0], 1e-3).found) == 0
+    assert abs(there.offset[0] + 2e-4) < 1e-10
+    assert len(locate_by_lines(probe, points[:0], directions[:0], 1e-3).found) == 0
 
 
 NETWORK = make_network((5, 6, 1), activation="relu", output_activation="identity", bias_scale=0.5, random_state=0)

@@ -10,8 +10,8 @@ from skident.linalg import lapack, svd
 
 from ...constants import SPARE, STRAIGHT_TOL
 from .lines import CriticalPoints
-from .locate import locate
 from .robust_fit import NOISY, fit_plane_near
+from .windows import locate_by_lines
 
 __all__ = ["gradients_at", "normals_at"]
 
@@ -40,7 +40,7 @@ _NORMAL_TOL = 1e-2  # largest error of a normal: larger ones predict nothing
 _NORMAL_TOL_NOISY = 0.3  # `_NORMAL_TOL` for one that is fitted again to positions
 
 # Normals from positions, on noisy outputs.
-_REACHES = (0.1, 0.3)  # distances of the positions over the free length around the boundary, in turn
+_REACH = 0.3  # distance of the positions over the free length around the boundary
 _NARROWEST_WINDOW = 0.05  # half width over the reach
 _WINDOW_NORMAL_ERRORS = 3.0  # errors of the normal that windows allow for
 _POSITION_COPIES = 12  # arrays of a chunk: tangents, points, normals, and five points of a window each, twice
@@ -130,7 +130,7 @@ def normals_at(probe, points, directions, gaps, rng):
     """Normals of the boundaries at points (n, D) as `CriticalPoints`, and the indices of those that have one.
 
     The boundaries are crossed along unit `directions` (n, D), with no other one up to distances `gaps` (n,). The jump
-    of the gradient must have rank one. ``2 D + 4`` queries per point and step size; ``10 D + 80`` more if outputs are
+    of the gradient must have rank one. ``2 D + 4`` queries per point and step size; ``12 D + 96`` more if outputs are
     noisy, whose positions determine a normal far better than gradients do.
     """
     if probe.resolution <= NOISY:
@@ -208,9 +208,8 @@ def _normals_from_positions(probe, points, normals, errors, gaps, rng):
     step h reach only ``sqrt(D) / h`` of it, and h is far smaller. Normals that do not improve are left as they are.
     """
     normals, errors = normals.copy(), errors.copy()
-    for reach in _REACHES:
-        for i in chunks(len(points), _POSITION_COPIES * 8 * (points.shape[1] + SPARE) * points.shape[1]):
-            normals[i], errors[i] = _tilted(probe, points[i], normals[i], errors[i], reach * gaps[i], rng)
+    for i in chunks(len(points), _POSITION_COPIES * 8 * (points.shape[1] + SPARE) * points.shape[1]):
+        normals[i], errors[i] = _tilted(probe, points[i], normals[i], errors[i], _REACH * gaps[i], rng)
     return normals, errors
 
 
@@ -223,8 +222,8 @@ def _tilted(probe, points, normals, errors, r, rng):
     tangents /= np.linalg.norm(tangents, axis=2, keepdims=True)
     P = points[:, None] + r[:, None, None] * tangents
     width = np.repeat(np.clip(_WINDOW_NORMAL_ERRORS * errors, _NARROWEST_WINDOW, 1.0) * r, D + SPARE)
-    there = locate(probe, P.reshape(-1, D), np.repeat(normals, D + SPARE, axis=0), width)
-    offset, error, found = (np.reshape(v, (n, -1)) for v in there)
+    there = locate_by_lines(probe, P.reshape(-1, D), np.repeat(normals, D + SPARE, axis=0), width, n_rounds=1)
+    offset, error, found = (np.reshape(v, (n, -1)) for v in (there.offset, there.error, there.found))
     for i in np.flatnonzero(found.sum(axis=1) >= D + 3):
         hit = found[i]
         # At distance 1 from the point, beside its plane.

@@ -9,6 +9,7 @@ import numpy as np
 from skident.oracle import NotIdentified
 
 from ...constants import DEVIATIONS_OF_ERROR
+from ...measure.outputs import PAIR_SHARE
 from ...measure.record import through
 from ...measure.scan import scan
 from .lines import Segments
@@ -35,7 +36,7 @@ class LineScan:
 class _Along:
     """A function of one variable as the outputs that `scan` measures."""
 
-    n_inputs, exact_tol = 1, _NARROWEST
+    n_inputs, exact_tol, pair_share = 1, _NARROWEST, PAIR_SHARE
 
     def __init__(self, query, output_error, length_scale, rng):
         self.query, self.output_error, self.length, self.rng = query, output_error, length_scale, rng

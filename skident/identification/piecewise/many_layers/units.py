@@ -103,7 +103,6 @@ class LayerSearch:
         self.n_before = n_before
         self.start_from(before)
         self.from_partial_units()
-        self.merge()
         self.extend_masks()
         self.add_unresolved()
         return self.units
@@ -218,17 +217,16 @@ class LayerSearch:
 
     def _is_known(self, unit):
         """Whether a unit is one of those that are known, on the weights that both know."""
-        return any(self._factor(unit, other) is not None for other in self.units)
+        return any(self._are_same(unit, other) for other in self.units)
 
-    def _factor(self, one, other):
-        """The factor of one unit over another, if they are parallel on the weights that both know; else None."""
+    def _are_same(self, one, other):
+        """Whether two units are parallel on the weights that both know."""
         both = one.mask & other.mask
         x, y = (np.append(u.w[both] * self.scale, u.b) for u in (one, other))
         shared = min(np.linalg.norm(one.w[both]), np.linalg.norm(other.w[both]))
         if both.sum() < _LEAST_PREDICTED or shared < _LEAST_SHARED:
-            return None
-        same = abs(x @ y) > _SAME_COSINE * np.linalg.norm(x) * np.linalg.norm(y)
-        return (x @ y) / (y @ y) if same else None
+            return False
+        return abs(x @ y) > _SAME_COSINE * np.linalg.norm(x) * np.linalg.norm(y)
 
     def add_unresolved(self):
         """Add units of which some weights are unknown, if there is much evidence of them."""
@@ -306,28 +304,6 @@ class LayerSearch:
         """Points (n, D) on further lines, of directions (n, D), where a unit is predicted to vanish."""
         i, t = self.predicted(w, b, mask, self.further, self.further_grid, self.further_certain)
         return self.further.at(i, t), self.further.directions[i]
-
-    def merge(self):
-        """Join units that agree on the weights that both know."""
-        while True:
-            pair = self._same_pair()
-            if pair is None:
-                return
-            one, other, factor = pair
-            w = np.where(one.mask, one.w, factor * other.w)
-            mask = one.mask | other.mask
-            joined = np.concatenate([one.members, other.members])
-            self.units.remove(other)
-            if not self.settle(w, one.b, mask, joined, replaced=one) and len(other.members) > len(one.members):
-                self.units[self.units.index(one)] = other
-
-    def _same_pair(self):
-        for k, one in enumerate(self.units):
-            for other in self.units[:k]:
-                factor = self._factor(one, other)
-                if factor is not None:
-                    return one, other, factor
-        return None
 
     def extend_masks(self):
         """Unknown weights from critical points that no unit explains, where their inputs are active."""

@@ -7,19 +7,24 @@ import numpy as np
 from skident.budget import check_deadline
 from skident.linalg import svd
 
-from ...constants import APART, INPUT_ROUNDING, N_FIRST, N_INTERVALS, SAME_PLANE, WINDOW_ERRORS
+from ...constants import APART, INPUT_ROUNDING, N_FIRST, SAME_PLANE, WINDOW_ERRORS
+from ...measure.outputs import Outputs
+from ...measure.record import through
+from ...measure.scan import scan
 from ..kernel.gradient import normals_at
 from ..kernel.lines import CriticalPoints, gaps_on_segments, random_segments
-from ..kernel.locate import locate, scan_segments, window_widths
 from ..kernel.windows import locate_by_lines
 from .robust import robust_fit
 
-__all__ = ["NoisyHyperplaneSearch", "fit_hyperplane"]
+__all__ = ["NoisyHyperplaneSearch", "bends_on", "fit_hyperplane"]
 
+_N_NODES = 24  # first pairs of queries on a line
+_PAIR_SHARE = 0.3  # `PAIR_SHARE`: errors of the outputs would hide most changes of a slope between closer pairs
 _RADII = (0.5, 1.0, 1.5, 3.0)  # of points on hyperplanes, in standard deviations of the inputs
 _FAR_RADII = (1.0, 2.0, 3.0)  # `_RADII` of lines that only confirm hyperplanes
 _MOST_PAIRS = 24  # of lines that end the search, one of which only confirms (budget)
 _PLANES_PER_PAIR = 12  # hyperplanes per idle pair: 64 behind 13 inputs were complete after four idle ones
+_WINDOW = (1e-3, 0.03)  # half widths of windows at a hyperplane that is tried, in standard deviations
 _N_MORE = 16  # queried next
 _LEAST_FIRST = 2  # of the first ones, that a hyperplane meets
 _LEAST_SHARE = 0.3  # of all of them
@@ -34,6 +39,14 @@ _SAME_POINT_ERRORS = 30.0  # `_SAME_POINT` in errors of the normal and resolutio
 _ON_PLANE = 1e-7  # distance of points on a hyperplane, over 1 + |x|
 _ON_PLANE_RESOLUTIONS = 100.0  # `_ON_PLANE` in resolutions
 _MERGE_ERRORS = 8.0  # standard errors within which two hyperplanes are one
+
+
+def bends_on(probe, segments, rng, n_nodes=_N_NODES):
+    """Bends on segments in order: which segment (k,), points (k, D), and free lengths along it (k,)."""
+    outputs = Outputs(probe, rng, _PAIR_SHARE)
+    bends = scan(outputs, segments, through(outputs, segments, n_nodes))[0]
+    bends = bends.take(np.lexsort((bends.t, bends.line)))
+    return bends.line, segments.at(bends.line, bends.t), gaps_on_segments(segments, bends.line, bends.t)
 
 
 class NoisyHyperplaneSearch:
@@ -55,8 +68,7 @@ class NoisyHyperplaneSearch:
         Without normals, new points only confirm earlier ones.
         """
         lines = random_segments(self.probe, n_lines, self.rng, reach=_REACH, radii=radii)
-        line, t = scan_segments(self.probe, lines, self.rng, n_intervals=N_INTERVALS)
-        points, gaps = lines.at(line, t), gaps_on_segments(lines, line, t)
+        line, points, gaps = bends_on(self.probe, lines, self.rng)
         new = ~self.contains(points)
         line, points, gaps = line[new], points[new], gaps[new]
         found = self._confirm_loose(points)
@@ -127,11 +139,10 @@ class NoisyHyperplaneSearch:
         return bool(self._continues(plane, error) and self.add_plane(plane))
 
     def _continues(self, plane, error):
-        wide, narrow = window_widths(self.probe)
-        width, hits = max(narrow, min(wide, WINDOW_ERRORS * error)), 0
+        width, hits = np.clip(WINDOW_ERRORS * error, *_WINDOW), 0
         for n, least in ((N_FIRST, _LEAST_FIRST), (_N_MORE, _LEAST_SHARE * (N_FIRST + _N_MORE))):
             P = _points_on(plane, n, self.rng)
-            hits += locate(self.probe, P, np.tile(plane[:-1], (n, 1)), width).found.sum()
+            hits += locate_by_lines(self.probe, P, np.tile(plane[:-1], (n, 1)), width, n_rounds=1).found.sum()
             if hits < least:
                 return False
         return True

@@ -6,10 +6,10 @@ import numpy as np
 
 from skident.budget import check_deadline
 
-from ...constants import LINE_REACH, N_INTERVALS
+from ...constants import LINE_REACH
 from ..kernel.gradient import normals_at
-from ..kernel.lines import CriticalPoints, Segments, gaps_on_segments, random_segments
-from ..kernel.locate import scan_segments
+from ..kernel.lines import CriticalPoints, Segments, random_segments
+from .hyperplanes import bends_on
 from .unit import Bends, SignFreeUnit, bends_at
 
 __all__ = ["SecondLayerSearch"]
@@ -26,7 +26,7 @@ _AIMED = 20  # short lines beyond unknown hyperplanes at a time
 _NEAREST = 3  # bends that they begin at
 _BEYOND = (0.1, 1.0)  # distances beyond the hyperplane, in standard deviations of the inputs
 _HALF_LENGTH = 1.0  # of these lines, in standard deviations of the inputs
-_AIMED_INTERVALS = 6  # that they are cut into at first
+_AIMED_NODES = 6  # first pairs of these
 _AIMED_ROUNDS = 12  # (budget)
 
 
@@ -39,10 +39,9 @@ class SecondLayerSearch:
         self.units, self.parts = [], []
         self.bends = Bends(np.zeros((0, D)), np.zeros((0, D)), np.zeros((0, m)), np.zeros(0), np.zeros(0))
 
-    def critical_points(self, segments, n_intervals=N_INTERVALS):
+    def critical_points(self, segments, **options):
         """New `CriticalPoints` on segments; those of known units have their gradients."""
-        line, t = scan_segments(self.probe, segments, self.rng, n_intervals=n_intervals)
-        points, gaps = segments.at(line, t), gaps_on_segments(segments, line, t)
+        line, points, gaps = bends_on(self.probe, segments, self.rng, **options)
         known, new = [CriticalPoints(points[:0], points[:0], gaps[:0])], ~self.first.contains(points)
         for unit in self.units:
             i = np.flatnonzero(new & unit.contains(points, _ON_UNIT))
@@ -139,7 +138,7 @@ class SecondLayerSearch:
             lines = [self._aimed(some[i]) for i in self.rng.randint(len(some), size=_AIMED)]
             half = np.full(len(lines), _HALF_LENGTH)
             segments = Segments(*np.swapaxes(lines, 0, 1), -half, half)
-            critical, known = self.critical_points(segments, _AIMED_INTERVALS)
+            critical, known = self.critical_points(segments, n_nodes=_AIMED_NODES)
             if not self.add(critical.joined(known)):
                 break
             helped = True
