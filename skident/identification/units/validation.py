@@ -15,7 +15,7 @@ from skident.network import FeedforwardNetwork
 
 from ..constants import FEWEST_UNITS, TIGHT_RANK_TOL
 from ..piecewise.kernel.robust_fit import NOISY
-from .readout import hidden_outputs, spread_points
+from .readout import hidden_outputs, point_pool, spread_points
 
 __all__ = [
     "OutputSamples",
@@ -308,12 +308,9 @@ def _accurate_samples(probe, network, n, rng):
     return samples.take(samples.tol <= limit)
 
 
-def _pool(probe, spreads, rng):
+def _pool(probe, network, spreads, rng):
     """Many random points (n, D)."""
-    D = probe.n_inputs
-    return probe.oracle.clip_to_range(
-        rng.choice(spreads, (_POOL_NUMBERS // D, 1)) * rng.standard_normal((_POOL_NUMBERS // D, D))
-    )
+    return point_pool(probe, _hidden_layers(network), _POOL_NUMBERS // (2 * probe.n_inputs), spreads, rng)
 
 
 def _chosen(pool, indices, n, rng):
@@ -324,7 +321,7 @@ def _chosen(pool, indices, n, rng):
 
 def _points_where_weights_matter(probe, network, X, rng):
     """Points at which weights change the outputs that do so at few of the points X (n, D); at most n."""
-    pool, chosen = _pool(probe, _POOL_SPREADS, rng), []
+    pool, chosen = _pool(probe, network, _POOL_SPREADS, rng), []
     for (inner, outer), (inner_pool, outer_pool) in zip(_traffic(network, X), _traffic(network, pool), strict=True):
         for i, k in np.argwhere(inner.T @ outer < _N_PER_WEIGHT):
             chosen.append(np.flatnonzero(inner_pool[:, i] * outer_pool[:, k])[:_N_PER_WEIGHT])
@@ -337,7 +334,7 @@ def untested_points(probe, network, X, rng):
     At these its input is active, and its unit nearly so, as the network is.
     """
     slope, chosen = _slope(network), []
-    pool = H = _pool(probe, _RADII, rng)
+    pool = H = _pool(probe, network, _RADII, rng)
     pairs = [None, *_traffic(network, X)[::-1]]  # of layer 1 all weights matter
     for pair, (W, b) in zip(pairs, _hidden_layers(network), strict=True):
         Z = H @ W + b
