@@ -92,7 +92,7 @@ def hidden_outputs(layers, X, slope=0.0):
 def point_pool(probe, layers, n, radii, rng):
     """n random points of some spreads in the input range, and as many across the boundary of a first-layer unit.
 
-    These are beyond it as seen from the center: boundaries of trained networks may be where no random point is.
+    These are on the other side than the center: boundaries of trained networks may be where no random point is.
     """
     D = probe.n_inputs
     X = rng.choice(radii, (2 * n, 1)) * rng.standard_normal((2 * n, D))
