@@ -33,7 +33,6 @@ _EXPLAINED_SHARE = 0.4  # of the outputs, above which wrong ones are counterexam
 _N_LINES = 3  # of these
 _MOST_QUERIES = 400_000  # of a search that explains nothing (budget)
 _PATHS = 6  # lines from right to wrong outputs
-_RIGHT = 0.1  # scaled error below which an output is right
 _PER_PARAMETER = 2  # held-out outputs per parameter and output
 _LINEAR_SAMPLES = 20_000  # farther out, where a linear part of the outputs may prove to be a rare unit (budget)
 
@@ -324,8 +323,7 @@ class _Engine:
 
     def repair(self):
         """Scan from right to wrong outputs; whether bends there gave a missing unit, at the lowest level that fits."""
-        X, error = self.validation.X, self.validation.error
-        right, wrong = np.flatnonzero(error < _RIGHT), np.flatnonzero(error > 1.0)
+        X, (right, wrong) = self.validation.X, self.validation.right_and_wrong()
         if len(right) == 0:
             return False
         one, other = self._new_pairs(X, right, self.rng.permutation(wrong)[:_PATHS])

@@ -14,7 +14,7 @@ from skident.linalg import lapack, svd
 from skident.network import get_activation
 from skident.oracle import OutOfBudgetError
 
-from ..attempt import max_error_over_deviation
+from ..attempt import relative_to_deviation
 from ..piecewise.several_outputs.shared_jacobians import Space, jacobians_at
 
 __all__ = ["FirstLayerSpan", "lifted"]
@@ -90,7 +90,7 @@ class FirstLayerSpan:
                 with problem.log.stage("weights outside of the span", oracle):
                     exact = problem.options.weight_dtype is not None
                     accepted = 0.0 if exact else max(_CLEARLY * attempt.error, problem.accepted_error / _CLEARLY**2)
-                    network = lifted(oracle, network, B, problem.rng, accepted)
+                    network = lifted(oracle, network, B, problem.rng, problem.held_out.outputs, accepted)
             except OutOfBudgetError as error:
                 oracle.exhausted = str(error)
         error = problem.held_out.error_of(network)
@@ -187,21 +187,23 @@ def _gradients(oracle, point, rng, piecewise):
     return G, np.sqrt(D) * error / step + step**2 * np.linalg.norm(G, axis=1)
 
 
-def lifted(oracle, network, basis, rng, accepted=0.0):
+def lifted(oracle, network, basis, rng, outputs, accepted=0.0):
     """The network with first weights ``W + N E``, N an orthonormal basis of what is orthogonal to `basis`.
 
     From a point c, a step s along a column of N changes the pre-activations by s times a row of E: the outputs change
     by their derivatives by the first layer times that, up to a part of about ``s |E|``: a chord method, whose rounds
-    end if further outputs are explained to rounding, or to an `accepted` error.
+    end if further outputs are explained to rounding, or to an `accepted` error over the deviation of `outputs`.
     """
     D, others = len(basis), lapack.null_space(basis.T).T
     points, B = _points_where_all_units_act(oracle, network, basis, rng)
     far = oracle.query(points + _OUTSIDE * others[0])[1]
     step = _OUTSIDE if np.isfinite(far).all() else 1.0  # logits may be lost
-    U, Y = oracle.query_precise(lambda n, factor: factor * rng.standard_normal((n, D)), _POOL)
+    U, Y = oracle.query_precise(
+        lambda n, factor: factor * (np.resize(points, (n, D)) + rng.standard_normal((n, D)) @ others.T @ others), _POOL
+    )
     errors = []
     for _ in range(ROUNDS + 1):
-        errors.append(max_error_over_deviation(Y, network(U)))
+        errors.append(relative_to_deviation(network(U) - Y, outputs))
         if errors[-1] < max(_CONVERGED, accepted) or len(errors) > ROUNDS:
             break
         if errors[-1] > 0.5 * min(errors[:-1], default=np.inf):

@@ -32,6 +32,7 @@ __all__ = [
     "hidden_outputs",
     "in_oracle_units",
     "inputs_as_pairs",
+    "point_pool",
     "read_out",
     "spread_points",
 ]
@@ -88,23 +89,38 @@ def hidden_outputs(layers, X, slope=0.0):
     return X
 
 
+def point_pool(probe, layers, n, radii, rng):
+    """n random points of some spreads in the input range, and as many across the boundary of a first-layer unit.
+
+    These are on the other side than the center: boundaries of trained networks may be where no random point is.
+    """
+    D = probe.n_inputs
+    X = rng.choice(radii, (2 * n, 1)) * rng.standard_normal((2 * n, D))
+    if layers:
+        (W, b), moved = layers[0], X[n:]
+        unit = rng.randint(W.shape[1], size=n)
+        W, b = W[:, unit].T, b[unit]
+        norm = np.maximum(np.linalg.norm(W, axis=1), TINY)
+        beyond = np.where(b > 0, -1.0, 1.0) * np.abs(rng.standard_normal(n)) - ((moved * W).sum(axis=1) + b) / norm
+        moved += (beyond / norm)[:, None] * W
+    return probe.oracle.clip_to_range(X)
+
+
 def spread_points(probe, layers, n, rng, *, radii=_RADII):
     """n random points with spreads `radii` in the input range, and some on the rarer side of every unit of layers."""
-
-    def draw(k):
-        X = rng.choice(radii, (k, 1)) * rng.standard_normal((k, probe.n_inputs))
-        return probe.oracle.clip_to_range(X)
-
-    X, pool = draw(n), draw(min(_LARGEST_POOL, _POOL_NUMBERS // probe.n_inputs) if layers else 0)
-    H, rare = pool, []
+    X = probe.oracle.clip_to_range(rng.choice(radii, (n, 1)) * rng.standard_normal((n, probe.n_inputs)))
+    if not layers:
+        return X
+    n_pool, rare = min(_LARGEST_POOL, _POOL_NUMBERS // probe.n_inputs) // 2, [X]
+    pool = H = point_pool(probe, layers, n_pool, radii, rng)
     for W, b in layers:
         Z = H @ W + b
         H, on = np.maximum(Z, 0.0), Z > 0
-        share = on.mean(axis=0)
+        share = on[:n_pool].mean(axis=0)
         for k in np.flatnonzero(np.minimum(share, 1.0 - share) < _RARE):
             side = np.flatnonzero(on[:, k] == (share[k] < 0.5))
-            rare.append(rng.permutation(side)[: int(_RARE_POINTS * len(W)) + _MORE_RARE_POINTS])
-    return np.vstack([X, pool[np.concatenate(rare)]]) if rare else X
+            rare.append(pool[rng.permutation(side)[: int(_RARE_POINTS * len(W)) + _MORE_RARE_POINTS]])
+    return np.concatenate(rare)
 
 
 def read_out(probe, layers, weights, biases, rng, *, undetermined=None, slope=0.0):

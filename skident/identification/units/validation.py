@@ -15,14 +15,13 @@ from skident.network import FeedforwardNetwork
 
 from ..constants import FEWEST_UNITS, TIGHT_RANK_TOL
 from ..piecewise.kernel.robust_fit import NOISY
-from .readout import hidden_outputs, spread_points
+from .readout import hidden_outputs, point_pool, spread_points
 
 __all__ = [
     "OutputSamples",
     "Validation",
     "extend_samples",
     "polish",
-    "prune",
     "sample_where_units_change",
     "samples_farther_out",
     "scaled_errors",
@@ -34,6 +33,7 @@ __all__ = [
 # Validation.
 _RADII = (1.0, 3.0, 4.0, 6.0)  # spreads of held-out samples, in standard deviations of the inputs
 _WRONG = 1e-9  # error of an output over its deviation that no rounding of a right network makes
+_RIGHT = 0.1  # error over that of a wrong output below which one is right
 _WRONG_ERRORS = 1e3  # `_WRONG` in errors of the output, which weights known to rounding amplify
 _WRONG_NOISE = 12.0  # `_WRONG` for noisy outputs: six deviations, and as much for the fit
 _FIRST_SHARE = 8  # divisor of the samples tested first: most wrong networks fail there
@@ -54,7 +54,6 @@ _POLISHED_ERRORS = 1e3  # `_POLISHED_TOL` in errors of the output
 _MOST_POLISHED = 5000  # parameters above which a fit takes minutes
 _NEARLY_ALL = 0.98  # share of nearly right outputs below which so many parameters are not fitted: units are missing
 _EXACT_ERRORS = 30.0  # errors by which an output of an exact network is off at most
-_FEWEST_OUTPUTS = 1.2  # per parameter, fewer than which are not fitted
 _NOISE_STD = 0.5  # of noisy outputs, in units of the probe, whose errors bound 2 deviations
 _FITTING_SHARE = 0.6  # of noisy outputs, above which a network is polished on these alone
 _INACCURATE = 30.0  # accuracy over that of the better outputs above which one is left out
@@ -130,6 +129,15 @@ class Validation:
         """The samples that the network does not explain."""
         return self.samples.take(np.flatnonzero(np.isfinite(self.samples.tol))[self.error > 1.0])
 
+    def right_and_wrong(self):
+        """Indices of right samples and of wrong ones: those wrong by much, where units are missing, if there are some.
+
+        All others are right then: smaller errors are those of the weights.
+        """
+        missing = self.error > _POLISHED_TOL / _WRONG
+        right, wrong = (~missing, missing) if missing.any() else (self.error < _RIGHT, self.error > 1.0)
+        return np.flatnonzero(right), np.flatnonzero(wrong)
+
     def with_samples(self, probe, others):
         """The same network on further samples too."""
         return Validation.of(probe, self.network, self.linear, self.samples.joined(others))
@@ -148,16 +156,13 @@ def validate_readout(probe, readout, samples, n_samples, inputs, rng):
     The network must explain `n_samples` outputs, a quarter more where missing units would show, also between and beyond
     `inputs` (k, D), and as many more as it was polished on; `samples` there are (or None).
     """
-    none, noisy, best = readout.linear[:, :0], probe.resolution > NOISY, None
+    best = None
     for network, linear in _candidates(probe, readout, rng):
         found = _polished_and_validated(probe, network, linear, samples, n_samples, inputs, rng)
         samples = found.samples
         best = found.or_better(probe, best)
-        if best.wrong_share <= (_FEW_WRONG if noisy else 0.0):
+        if best.wrong_share <= (_FEW_WRONG if probe.resolution > NOISY else 0.0):
             break
-    if noisy and not best.wrong_share:
-        smaller = prune(probe, best.network, best.samples, rng)
-        return best if smaller is best.network else Validation.of(probe, smaller, none, best.samples)
     return best
 
 
@@ -176,7 +181,7 @@ def _polished_and_validated(probe, network, linear, samples, n_samples, inputs, 
     """A network polished and validated; polished again on what was wrong by little, if that is not much."""
     best, wrong = None, None
     for polished in range(_N_POLISHES + 1):
-        network = polish(probe, network, rng, wrong) if polished else network
+        network = polish(probe, network, rng, samples, wrong) if polished else network
         for n in (n_samples // _FIRST_SHARE, n_samples):
             samples = extend_samples(probe, samples, n, rng)
             found = Validation.of(probe, network, linear, samples)
@@ -256,25 +261,25 @@ def _hidden_layers(network):
     return list(zip(network.weights[:-1], network.biases[:-1], strict=True))
 
 
-def polish(probe, network, rng, more=None):
-    """A network fitted to outputs where all its weights matter, and to `more` samples; as it was if that is better."""
+def polish(probe, network, rng, held_out, more=None):
+    """A network fitted to outputs where all its weights matter, and to `more` samples; as it was if that is better.
+
+    It is not fitted, and none are queried, if too few of the `held_out` ones take part: units are missing.
+    """
     noisy = probe.resolution > NOISY
-    n = (
-        int((_OUTPUTS_NOISY if noisy else OUTPUTS_PER_PARAMETER) * network.n_parameters / network.n_outputs)
-        + _MORE_OUTPUTS
+    per_parameter = _OUTPUTS_NOISY if noisy else OUTPUTS_PER_PARAMETER
+    least = _SOME_WRONG if noisy else _NEARLY_ALL
+    most = _MOSTLY if not noisy and network.n_parameters > _MOST_POLISHED else 1.0
+    right = np.mean(scaled_errors(probe, network, held_out)[1] < 1.0)
+    if right > most or np.mean(_takes_part(probe, network, held_out)) < least:
+        return network
+    samples = _accurate_samples(
+        probe, network, int(per_parameter * network.n_parameters / network.n_outputs) + _MORE_OUTPUTS, rng
     )
-    samples = _accurate_samples(probe, network, n, rng)
     X, F, tol = samples if more is None else samples.joined(more)
     error = np.abs(network(X) - F).max(axis=1)
     good = _takes_part(probe, network, OutputSamples(X, F, tol))
-    exact = error[good] < _EXACT_ERRORS * tol[good]
-    if not noisy and np.all(exact):  # what is wrong lacks units
-        return network
-    slow = not noisy and network.n_parameters > _MOST_POLISHED
-    right = error < np.maximum(_WRONG / probe.resolution, _WRONG_ERRORS * tol)
-    if slow and (np.mean(good) < _NEARLY_ALL or np.mean(right) > _MOSTLY):  # units are missing, or nothing is
-        return network
-    if good.sum() * network.n_outputs < _FEWEST_OUTPUTS * network.n_parameters:
+    if not noisy and np.all(error[good] < _EXACT_ERRORS * tol[good]):  # what is wrong lacks units
         return network
     better = polish_network(network, X[good], F[good], noise=_NOISE_STD if noisy else None)[0]
     if noisy:  # points that were on the wrong side of a boundary are on the right one now
@@ -308,12 +313,9 @@ def _accurate_samples(probe, network, n, rng):
     return samples.take(samples.tol <= limit)
 
 
-def _pool(probe, spreads, rng):
+def _pool(probe, network, spreads, rng):
     """Many random points (n, D)."""
-    D = probe.n_inputs
-    return probe.oracle.clip_to_range(
-        rng.choice(spreads, (_POOL_NUMBERS // D, 1)) * rng.standard_normal((_POOL_NUMBERS // D, D))
-    )
+    return point_pool(probe, _hidden_layers(network), _POOL_NUMBERS // (2 * probe.n_inputs), spreads, rng)
 
 
 def _chosen(pool, indices, n, rng):
@@ -324,7 +326,7 @@ def _chosen(pool, indices, n, rng):
 
 def _points_where_weights_matter(probe, network, X, rng):
     """Points at which weights change the outputs that do so at few of the points X (n, D); at most n."""
-    pool, chosen = _pool(probe, _POOL_SPREADS, rng), []
+    pool, chosen = _pool(probe, network, _POOL_SPREADS, rng), []
     for (inner, outer), (inner_pool, outer_pool) in zip(_traffic(network, X), _traffic(network, pool), strict=True):
         for i, k in np.argwhere(inner.T @ outer < _N_PER_WEIGHT):
             chosen.append(np.flatnonzero(inner_pool[:, i] * outer_pool[:, k])[:_N_PER_WEIGHT])
@@ -337,7 +339,7 @@ def untested_points(probe, network, X, rng):
     At these its input is active, and its unit nearly so, as the network is.
     """
     slope, chosen = _slope(network), []
-    pool = H = _pool(probe, _RADII, rng)
+    pool = H = _pool(probe, network, _RADII, rng)
     pairs = [None, *_traffic(network, X)[::-1]]  # of layer 1 all weights matter
     for pair, (W, b) in zip(pairs, _hidden_layers(network), strict=True):
         Z = H @ W + b
@@ -368,22 +370,6 @@ def _traffic(network, X):
         pairs.append((before[layer].astype(np.float32), outer))
         reached = (outer @ (network.weights[layer] != 0).T.astype(np.float32) > 0).astype(np.float32)
     return pairs
-
-
-def prune(probe, network, samples, rng):
-    """A network without units of its last hidden layer that noisy outputs do not need; it must explain the samples.
-
-    With noise, a unit may be detected twice, or a linear part be taken for errors of the units.
-    """
-    while network.layer_widths[-2] > FEWEST_UNITS:
-        for candidate in smaller_networks(probe, network, rng):
-            candidate = polish(probe, candidate, rng)
-            if not np.any(scaled_errors(probe, candidate, samples)[1] > 1.0):
-                network = candidate
-                break
-        else:
-            return network
-    return network
 
 
 def smaller_networks(probe, network, rng):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skident.identification.units.readout import Readout
+from skident.identification.units.readout import Readout, point_pool
 from skident.identification.units.validation import (
     extend_samples,
     polish,
@@ -28,7 +28,8 @@ def test_polish_restores_a_network(planted):
     rough = FeedforwardNetwork(weights, [*net.network.biases[:2], net.network.biases[2] / unit + shift], "relu")
     X = net.rng.standard_normal((300, 6))
     F = probe.query(X)[0]
-    before, after = (np.abs(f(X) - F).max() for f in (rough, polish(probe, rough, net.rng)))
+    polished = polish(probe, rough, net.rng, extend_samples(probe, None, 100, net.rng))
+    before, after = (np.abs(f(X) - F).max() for f in (rough, polished))
     assert after < 1e-4 * before
 
 
@@ -51,6 +52,22 @@ def test_weights_that_do_not_matter_are_looked_at_where_they_are_next_to(planted
     assert len(untested_points(probe, everywhere, X, net.rng)) <= 100
 
 
+def test_a_network_without_a_unit_is_not_polished(planted):
+    """Held-out samples show it before any query of the polish."""
+    net = planted((6, 7, 5, 1), 1)
+    probe, (*weights, out) = net.probe(), net.network.weights
+    held_out = extend_samples(probe, None, 100, net.rng)
+    n, lacking = net.oracle.n_queries, net.network.with_parameters([*weights, 2.0 * out], net.network.biases)
+    assert polish(probe, lacking, net.rng, held_out) is lacking and net.oracle.n_queries == n
+
+
+def test_the_pool_reaches_boundaries_far_from_the_center(planted):
+    net = planted((6, 7, 5, 1), 1)
+    W, b = net.network.weights[0], -16.0 * np.linalg.norm(net.network.weights[0], axis=0)
+    Z = point_pool(net.probe(), [(W, b)], 2000, (1.0, 3.0), net.rng) @ W + b
+    assert np.all(Z[:2000] < 0.0) and np.all((Z > 0.0).sum(axis=0) > 200)
+
+
 def test_what_is_exact_is_not_polished(planted):
     net = planted((6, 7, 5, 1), 0)
     probe = net.probe()
@@ -61,9 +78,10 @@ def test_what_is_exact_is_not_polished(planted):
     shift = probe.query(np.zeros((1, 6)))[0][0] - shift / probe.output_error
     weights = [*net.network.weights[:2], net.network.weights[2] / unit]
     right = FeedforwardNetwork(weights, [*net.network.biases[:2], net.network.biases[2] / unit + shift], "relu")
-    assert polish(probe, right, net.rng) is right
+    held_out = extend_samples(probe, None, 100, net.rng)
+    assert polish(probe, right, net.rng, held_out) is right
     rough = FeedforwardNetwork([weights[0] * (1.0 + 1e-9), *weights[1:]], right.biases, "relu")
-    assert polish(probe, rough, net.rng) is not rough
+    assert polish(probe, rough, net.rng, held_out) is not rough
 
 
 @pytest.fixture

@@ -37,10 +37,20 @@ def test_its_dimension_is_the_width_and_its_inverse_recovers_the_weights(activat
         [*network.weights[:-1], network.weights[-1] / oracle.output_scale],
         [*network.biases[:-1], (network.biases[-1] - oracle.output_center) / oracle.output_scale],
     )
-    W = network.weights[0]
+    W, U = network.weights[0], rng.standard_normal((200, shape[0]))
     inner = scaled.with_parameters([turned @ (turned.T @ W), *scaled.weights[1:]], scaled.biases)
     assert parameter_error(scaled, inner) > 1e-9
-    assert parameter_error(scaled, lifted(oracle, inner, turned, rng)) < 1e-12
+    assert parameter_error(scaled, lifted(oracle, inner, turned, rng, scaled(U))) < 1e-12
+
+
+def test_weights_of_units_that_rest_near_the_center_are_lifted():
+    network = planted((60, 12, 6, 1), "relu", 0)
+    network = network.with_parameters(network.weights, [network.biases[0] - 8.0, *network.biases[1:]])
+    oracle, rng, U = Oracle(network.__call__, 60), np.random.RandomState(1), np.random.default_rng(0)
+    turned = np.linalg.qr(network.weights[0] + 1e-8 * U.standard_normal((60, 12)))[0]
+    inner = network.with_parameters([turned @ (turned.T @ network.weights[0]), *network.weights[1:]], network.biases)
+    found = lifted(oracle, inner, turned, rng, network(U.standard_normal((200, 60))), 1e-10)
+    assert parameter_error(network, found) < 1e-12
 
 
 def test_units_that_rest_near_the_center_are_in_the_span():

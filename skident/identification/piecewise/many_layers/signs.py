@@ -87,8 +87,7 @@ def layer_signs(critical, H, A, index, units, rng, unsure=None, free=None):
         signs = signs[wrong <= wrong.min() + _MORE_VIOLATIONS]
         best = signs[np.argmin(_costs(matrices, signs) + _span_costs(spans, signs))]
     else:
-        starts = spans.signs_from_points(rng)
-        best = _descent(lambda signs: _costs(matrices, signs) + _span_costs(spans, signs), votes, starts, rng)
+        best = _descent(lambda signs: _costs(matrices, signs) + _span_costs(spans, signs), votes, rng)
     wrong, able = spans.violations(best[None])
     return SignFit(best, _share_of_fits(matrices, best, rng), int(wrong[0]), int(able[0]))
 
@@ -180,14 +179,12 @@ def _votes(critical, H, A, index, C, b):
     return votes[~off].sum(axis=0)
 
 
-def _descent(costs, votes, starts, rng):
-    """The best signs from several starts (q, K), random ones if there are none, one change at a time."""
+def _descent(costs, votes, rng):
+    """The best signs (K,) from several random starts, half of them voted, one change at a time."""
     K, best, best_cost = len(votes), None, np.inf
-    if len(starts) == 0:
-        starts = rng.choice([-1.0, 1.0], (_STARTS, K))
-        voted = np.arange(_STARTS)[:, None] < _STARTS // 2
-        starts = np.where(voted & (votes != 0.0), np.sign(votes), starts)
-    for signs in starts:
+    voted = np.arange(_STARTS)[:, None] < _STARTS // 2
+    starts = rng.choice([-1.0, 1.0], (_STARTS, K))
+    for signs in np.where(voted & (votes != 0.0), np.sign(votes), starts):
         cost = costs(signs[None])[0]
         while True:
             check_deadline()

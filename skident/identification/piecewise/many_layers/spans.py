@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from skident.budget.constants import TINY
-from skident.linalg import lapack, svd
+from skident.linalg import svd
 
 from ...constants import DECOMPOSITIONS, INSIDE, RANK_TOL
 
@@ -17,10 +15,6 @@ __all__ = ["Spans"]
 
 _MOST_POINTS = 150  # critical points (budget: 0.5 s with all signs of eight units)
 _ACTIVE_RANK_TOL = 1e-8  # `RANK_TOL` of the active units' gradients
-_MOST_SUBSETS = 15_000  # of the units, per critical point (budget: 50 ms)
-_SEARCHED = 40  # critical points whose active units are searched (budget)
-_ENOUGH = 5  # of these whose active units were recovered
-_ZERO = 1e-7  # determinant of dependent unit vectors
 
 
 @dataclass(frozen=True)
@@ -73,35 +67,3 @@ class Spans:
             wrong[p, k] = np.linalg.norm(off, axis=1) > INSIDE
             able[p, k] = kept.sum(axis=1) < self.ranks[k]
         return wrong.sum(axis=1), able.sum(axis=1)
-
-    def signs_from_points(self, rng):
-        """Signs (q, K) that single critical points determine: their active units are fewer than the dimension.
-
-        The normal is a combination of all of them with nonzero weights. Any ``r - 1`` units with which it is dependent
-        contain them.
-        """
-        K, found = self.units.shape[2], []
-        costs = np.array([math.comb(K, max(r - 1, 0)) for r in self.ranks])
-        usable = (self.ranks > 1) & (self.ranks <= K) & (costs <= _MOST_SUBSETS)
-        for i in rng.permutation(np.flatnonzero(usable))[:_SEARCHED]:
-            active = self._active_units(i)
-            if active is not None:
-                found.append(np.where(active, self.sides[i], -self.sides[i]))
-            if len(found) == _ENOUGH:
-                break
-        return np.array(found).reshape(-1, K)
-
-    def _active_units(self, i):
-        """The mask (K,) of the active units at critical point i; None if they are too many, or not unique."""
-        r, K = self.ranks[i], self.units.shape[2]
-        J, n = self.units[i, :r], self.normals[i, :r]
-        subsets = np.array(list(itertools.combinations(range(K), r - 1)))
-        M = np.concatenate([J.T[subsets], np.broadcast_to(n, (len(subsets), 1, r))], axis=1)
-        dependent = subsets[np.abs(np.linalg.det(M)) < _ZERO]
-        if len(dependent) == 0:
-            return None
-        active = np.bincount(dependent.ravel(), minlength=K) == len(dependent)
-        if not active.any():
-            return None
-        coef = lapack.lstsq(J[:, active], n, rcond=None)[0]
-        return active if np.linalg.norm(J[:, active] @ coef - n) < INSIDE else None
