@@ -27,8 +27,6 @@ __all__ = ["DeepNetwork", "find_piecewise_network"]
 _MOST_LAYERS = 12  # hidden ones (budget)
 _MOST_REPAIRS = 25  # rounds of counterexamples (budget)
 _MOST_SEARCHES = 3  # times that more lines are scanned if nothing else helps (budget)
-_MOST_ROUNDS = 8  # of lines for the units of one layer (budget)
-_IDLE_ROUNDS = 2  # of these without a new unit, after which the next layer is searched (budget)
 _EXPLAINED_SHARE = 0.4  # of the outputs, above which wrong ones are counterexamples
 _N_LINES = 3  # of these
 _MOST_QUERIES = 400_000  # of a search that explains nothing (budget)
@@ -239,14 +237,12 @@ class _Engine:
         """Add units to the last level, from more lines as long as these have new ones."""
         level = self.levels[-1]
         lines = list(range(len(self.record.lines)))
-        n_idle = 0
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(_MOST_SEARCHES + 1):
             before = len(level.units)
             if find_units(self.record, self.levels, lines) or self.exhausted:
                 break
             self.report_progress()
-            n_idle = 0 if len(level.units) > before else n_idle + 1
-            if n_idle == _IDLE_ROUNDS:
+            if len(level.units) == before:
                 break
             lines = list(self.more_lines(_N_LINES))
 

@@ -14,7 +14,7 @@ from ..units.unit import Unit
 
 __all__ = ["find_signs", "find_units", "left_over", "unexplained"]
 
-_MOST_EXTENDED = 3  # points whose units are extended in vain before others are left (budget)
+_MOST_EXTENDED = 8  # points whose units are extended in vain before others are left (budget)
 _MOST_CROSSINGS = 30  # of extending a unit (budget)
 _OPEN_CROSSINGS = 6  # `_MOST_CROSSINGS` if all its crossings are there: weights that never matter may stay undetermined
 _POINTS_PER_UNIT = 4  # critical points of deeper units that decide a layer's signs, at most
