@@ -43,6 +43,7 @@ _RADII = (0.5, 1.0, 2.0, 3.0, 4.0)  # spreads of random points, in standard devi
 _RARE = 0.2  # share of points on one side of a unit below which more are drawn there
 _RARE_POINTS = 1.5  # of these, per weight of the unit, and beyond:
 _MORE_RARE_POINTS = 4  # more, for few weights
+_FARTHEST_BOUNDARY = 30.0  # standard deviations of the inputs beyond which a unit's boundary is not crossed (design)
 _LARGEST_POOL = 100_000  # points among which rare ones are searched
 _POOL_NUMBERS = 5_000_000  # entries of them, 40 MiB
 _SIGN_POOL = 30_000  # points that determine signs where weights are undetermined
@@ -92,17 +93,20 @@ def hidden_outputs(layers, X, slope=0.0):
 def point_pool(probe, layers, n, radii, rng):
     """n random points of some spreads in the input range, and as many across the boundary of a first-layer unit.
 
-    These are on the other side than the center: boundaries of trained networks may be where no random point is.
+    These are beyond it as seen from the center: boundaries of trained networks may be where no random point is. Those
+    still farther out are of units that pass on their inputs, which they do on one side only.
     """
     D = probe.n_inputs
     X = rng.choice(radii, (2 * n, 1)) * rng.standard_normal((2 * n, D))
     if layers:
-        (W, b), moved = layers[0], X[n:]
-        unit = rng.randint(W.shape[1], size=n)
-        W, b = W[:, unit].T, b[unit]
-        norm = np.maximum(np.linalg.norm(W, axis=1), TINY)
-        beyond = np.where(b > 0, -1.0, 1.0) * np.abs(rng.standard_normal(n)) - ((moved * W).sum(axis=1) + b) / norm
-        moved += (beyond / norm)[:, None] * W
+        W, b = layers[0]
+        norm = np.maximum(np.linalg.norm(W, axis=0), TINY)
+        near = np.flatnonzero(np.abs(b) <= _FARTHEST_BOUNDARY * norm)
+        if len(near):
+            unit, moved = near[rng.randint(len(near), size=n)], X[n:]
+            V, c = (W / norm)[:, unit].T, (b / norm)[unit]
+            beyond = np.where(c > 0, -1.0, 1.0) * np.abs(rng.standard_normal(n)) - ((moved * V).sum(axis=1) + c)
+            moved += beyond[:, None] * V
     return probe.oracle.clip_to_range(X)
 
 
