@@ -18,7 +18,7 @@ __all__ = ["Change", "Layers", "changes_without_fit", "permuted_inputs"]
 _LEVELS = (127.0, 127.5, 128.0)  # steps of an int8 number up to the largest weight, as libraries choose them
 _MANTISSAS = {"float16": 11, "bfloat16": 8, "TF32": 11}  # bits of a number
 _MOST_SWAPPED = 64  # columns of which all pairs are tried (budget)
-_SWAPS = 200  # exchanges at most (budget)
+_TRIALS = 5000  # orders of columns tried (budget)
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,6 @@ class Change:
         What was fitted or chosen.
     n_fitted : int
         Numbers that were fitted.
-    imitates : bool
-        Whether outputs can only be imitated, since the order of sums in short numbers is unknown.
     """
 
     kind: str
@@ -99,7 +97,6 @@ class Change:
     link: object
     parameters: dict
     n_fitted: int = 0
-    imitates: bool = False
 
 
 def changes_without_fit(layers, link, X, Y):
@@ -107,8 +104,7 @@ def changes_without_fit(layers, link, X, Y):
     plain = Change("", "", layers, link, {})
     for source in (_activations, _parameters, _sequences, _number_formats):
         for kind, text, changed, parameters in source(layers):
-            imitates = isinstance(changed, Rounded)
-            yield replace(plain, kind=kind, text=text, layers=changed, parameters=parameters, imitates=imitates)
+            yield replace(plain, kind=kind, text=text, layers=changed, parameters=parameters)
     known = link.values(layers(X))
     yield from (replace(plain, kind=k, text=t, link=through) for k, t, through in _links(link, known))
     if known.shape == Y.shape and (changed := _permuted_outputs(layers, known, Y)):
@@ -162,13 +158,9 @@ def _sequences(layers):
     for k in every:
         before, after = every[:k], every[k + 1 :]
         if layers.weights[k].shape[0] == layers.weights[k].shape[1] and len(every) > 1:
+            doubled = layers.in_order([*before, k, k, *after])
             yield "missing layer", f"layer {k + 1} is missing", layers.in_order(before + after), {"layer": k}
-            yield (
-                "doubled layer",
-                f"layer {k + 1} is applied twice",
-                layers.in_order([*before, k, k, *after]),
-                {"layer": k},
-            )
+            yield "doubled layer", f"layer {k + 1} is applied twice", doubled, {"layer": k}
         if after and layers.weights[k].shape == layers.weights[k + 1].shape == layers.weights[k].shape[::-1]:
             text, order = f"layers {k + 1} and {k + 2} are exchanged", [*before, k + 1, k, *after[1:]]
             yield "exchanged layers", text, layers.in_order(order), {"layer": k}
@@ -177,17 +169,15 @@ def _sequences(layers):
 def _number_formats(layers):
     """Weights, or weights and hidden outputs, in fewer bits."""
     for name, bits in _MANTISSAS.items():
+        few = Layers(
+            *(tuple(rounded_to(A, bits) for A in part) for part in (layers.weights, layers.biases)), layers.activations
+        )
+        ways = [Rounded(layers, bits)]
         if name != "TF32":
-            few = replace(
-                layers,
-                **{part: tuple(rounded_to(A, bits) for A in getattr(layers, part)) for part in ("weights", "biases")},
-            )
             yield "number format", f"weights are rounded to {name}", few, {"format": name, "of": "weights"}
-        text = f"the black box computes in {name}"
-        for changed in (
-            [Rounded(layers, bits)] if name == "TF32" else [Rounded(layers, bits, True, f) for f in (True, False)]
-        ):
-            yield "number format", text, changed, {"format": name, "of": "arithmetic"}
+            ways = [Rounded(layers, bits, True, fused) for fused in (True, False)]
+        for way in ways:
+            yield "number format", f"the black box computes in {name}", way, {"format": name, "of": "arithmetic"}
     for levels in _LEVELS:
         for axis, scheme in ((None, "tensor"), (0, "channel")):
             few = replace(layers, weights=tuple(_in_steps(W, levels, axis) for W in layers.weights))
@@ -209,8 +199,7 @@ def rounded_to(A, bits):
 
 def _links(link, known):
     """Other functions of the outputs."""
-    is_bounded = known.min() >= 0.0 and known.max() <= 1.0
-    word = "doubled" if is_bounded else "added"
+    word = "doubled" if known.min() >= 0.0 and known.max() <= 1.0 else "added"
     if known.shape[1] > 1:
         yield f"{word} softmax", f"a softmax is {word}", Through(link, lambda A: softmax(A, axis=1), 1.0)
         yield "log-probabilities", "outputs are log-probabilities", Through(link, lambda A: log_softmax(A, axis=1), 2.0)
@@ -244,16 +233,14 @@ def permuted_inputs(layers, link, X, left_by):
         return
     order, left = np.arange(D), left_by(layers)
     pairs = [(i, j) for i in range(D) for j in range(i)]
-    for _ in range(_SWAPS):
-        tried = []
-        for i, j in pairs:
-            swapped = order.copy()
-            swapped[[i, j]] = order[[j, i]]
-            tried.append((left_by(layers.with_layer(0, W=W[swapped])), swapped))
-        best = min(tried, key=lambda pair: pair[0])
-        if not best[0] < left:
+    for _ in range(-(-_TRIALS // len(pairs))):
+        swapped = np.tile(order, (len(pairs), 1))
+        for row, (i, j) in zip(swapped, pairs, strict=True):
+            row[[i, j]] = row[[j, i]]
+        costs = [left_by(layers.with_layer(0, W=W[row])) for row in swapped]
+        if not min(costs) < left:
             break
-        left, order = best
+        left, order = min(costs), swapped[np.argmin(costs)]
     if (order != np.arange(D)).any():
         yield _with_inputs(layers, link, order)
 

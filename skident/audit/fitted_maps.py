@@ -22,7 +22,7 @@ _STARTS = 4  # of a fit, the best of those tried (budget)
 _LM_STEPS = 300  # of a fit (budget)
 _UNITS = 2.0 ** np.arange(-10, 11)  # factors between units of one column from which a fit starts
 _COMMON = (255.0, 1.0 / 255.0, 100.0, 0.01, 1000.0, 0.001, 10.0, 0.1, 2.0, 0.5)  # factors of all columns
-_MOST_COLUMNS = 200  # of which each may have a factor of its own (budget)
+_MOST_COLUMNS = 100  # of which each may have a factor of its own (budget)
 _UNCHANGED = 1e-6  # relative change of a scale, or of an offset over the column's range, that counts as none
 _SLOPE_STEP = 1e-6  # of the difference quotient by a slope
 _STANDARD = 0.2  # relative difference of a scale from the column's deviation that counts as it: another sample
@@ -138,7 +138,8 @@ def mapped(layers, link, X, Y, rows, explains):
 def _other_units(D, m):
     """Maps of one column to other units."""
     none = Maps.none(D, m)
-    return [replace(none, a=np.where(np.arange(D) == j, k, 1.0)) for j in range(D) for k in _UNITS if k != 1.0]
+    columns = np.arange(D if D <= _MOST_COLUMNS else 0)
+    return [replace(none, a=np.where(np.arange(D) == j, k, 1.0)) for j in columns for k in _UNITS if k != 1.0]
 
 
 def _starts(fit, m, X):

@@ -59,7 +59,7 @@ class Difference:
         return f"weights[{self.layer}][{self.row}, {self.unit}]"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AuditReport(ReportMixin):
     """Whether a black box is the network that is known, how it was queried, and what remains unseen.
 
@@ -108,8 +108,6 @@ class AuditReport(ReportMixin):
         at a time, and the report is about single rows.
     casts_inputs : bool
         Whether the black box rounds its inputs to float32, although its outputs are in double precision.
-    lacks_softmax : bool
-        Whether the outputs are the logits of a reference whose outputs are probabilities.
     data_rows : tuple of (int, int, int), or None
         Rows of X that were queried, rows of X in all, and rows among the queried ones at which an output differs.
     bits : tuple of (int, int), or None
@@ -119,23 +117,22 @@ class AuditReport(ReportMixin):
     """
 
     same: bool | None
-    differences: list
-    causes: list
-    instead: list
-    largest: float
-    excess: float
+    differences: list = field(default_factory=list)
+    causes: list = field(default_factory=list)
+    instead: list = field(default_factory=list)
+    largest: float = 0.0
+    excess: float = 0.0
     input: np.ndarray = field(repr=False)
     kind: str
-    n_queries: int
-    n_inputs: int
-    unseen_units: list
+    n_queries: int = 0
+    n_inputs: int = 0
+    unseen_units: list = field(default_factory=list)
     constant_columns: np.ndarray = field(repr=False)
-    visible: list = field(repr=False)
-    excesses: np.ndarray = field(repr=False)
+    visible: list = field(default_factory=list, repr=False)
+    excesses: np.ndarray = field(default_factory=lambda: np.zeros((0, 1)), repr=False)
     relative_tolerance: float = 0.0
     batch_dependent: bool = False
     casts_inputs: bool = False
-    lacks_softmax: bool = False
     data_rows: tuple[int, int, int] | None = None
     bits: tuple[int, int] | None = None
 
@@ -170,7 +167,7 @@ class AuditReport(ReportMixin):
         dict
         """
         as_they_are = ("verdict", "same", "largest", "excess", "kind", "n_queries", "n_inputs")
-        as_they_are += ("batch_dependent", "casts_inputs", "lacks_softmax")
+        as_they_are += ("batch_dependent", "casts_inputs")
         return {name: getattr(self, name) for name in as_they_are} | {
             "differences": [_as_dict(d) for d in self.differences],
             "instead": [_as_dict(d) for d in self.instead],

@@ -174,22 +174,7 @@ def _is_rounding(queries, found):
 
 def _identical(X):
     """The report on two files with the same model, of whichever operators."""
-    return AuditReport(
-        same=True,
-        differences=[],
-        causes=[],
-        instead=[],
-        largest=0.0,
-        excess=0.0,
-        input=X[0],
-        kind=IDENTICAL,
-        n_queries=0,
-        n_inputs=0,
-        unseen_units=[],
-        constant_columns=InputBox.of(X).constant,
-        visible=[],
-        excesses=np.zeros((0, 1)),
-    )
+    return AuditReport(same=True, input=X[0], kind=IDENTICAL, constant_columns=InputBox.of(X).constant)
 
 
 def _verdict(queries, visible):
@@ -234,7 +219,6 @@ def _report(queries, found, causes):
         relative_tolerance=float(queries.shares.max()),
         batch_dependent=queries.batch_dependent,
         casts_inputs=queries.casts_inputs,
-        lacks_softmax=queries.lacks_softmax,
         data_rows=queries.data_rows,
         bits=_bits(effects.layers, visible) if same else None,
     )

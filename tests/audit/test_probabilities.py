@@ -145,7 +145,8 @@ class TestProbabilities:
         report = verify_same(lambda X: logits(X), model, X, random_state=0)
         assert report.same is False and "cause: the softmax (or sigmoid) is missing" in str(report)
         options = {"response_method": "predict_proba", "random_state": 0}
-        assert verify_same(lambda X: logits(X), logits, X, **options).lacks_softmax
+        causes = verify_same(lambda X: logits(X), logits, X, **options).causes
+        assert [cause.kind for cause in causes] == ["missing softmax"]
         assert verify_same(lambda X: logits(X), logits, X, random_state=0).same is True
 
     def test_a_missing_softmax_beside_a_file_that_has_it(self, classifier, tmp_path):
@@ -154,7 +155,8 @@ class TestProbabilities:
         onnx.save(convert(model, X[:1].astype(np.float32), options={"zipmap": False}), tmp_path / "model.onnx")
         logits = FeedforwardNetwork.from_sklearn(model)
         assert verify_same(model.predict_proba, tmp_path / "model.onnx", X, random_state=0).same is True
-        assert verify_same(lambda X: logits(X), tmp_path / "model.onnx", X, random_state=0).lacks_softmax
+        causes = verify_same(lambda X: logits(X), tmp_path / "model.onnx", X, random_state=0).causes
+        assert [cause.kind for cause in causes] == ["missing softmax"]
         assert verify_same(tmp_path / "model.onnx", model, X, random_state=0).same is True
 
     def test_that_do_not_sum_to_one(self, classifier):
