@@ -15,7 +15,7 @@ from tests.test_sizes import SOURCES, n_code_lines
 LINES = {
     "__init__": 49,
     "__main__": 3,
-    "audit": 1134,
+    "audit": 1636,
     "base": 626,
     "budget": 244,
     "cli": 452,
@@ -23,7 +23,7 @@ LINES = {
     "datasets": 304,
     "fitting": 2373,
     "hierarchical": 3082,
-    "identification": 21934,
+    "identification": 21751,
     "inspection": 550,
     "landscape": 2904,
     "linalg": 947,
@@ -41,14 +41,14 @@ KERNELS = {
     "compression": 1,
     "datasets": 2,
     "hierarchical": 2,
-    "identification": 149,
+    "identification": 148,
     "landscape": 7,
     "metrics": 2,
     "network": 2,
     "saddle": 5,
     "samples": 17,
 }
-CONSTANTS = {"budget": 401, "design": 1884, "rounding": 207, "statistical": 239, "tuned": 33}  # by class
+CONSTANTS = {"budget": 407, "design": 1874, "rounding": 207, "statistical": 238, "tuned": 33}  # by class
 _HOMES = ("linalg", "optim", "fitting")
 _NAMES = ("lstsq", "svd", "svdvals", "pinv")
 _FREE = 0.05  # share of the room that may be free, so that not every change has to count

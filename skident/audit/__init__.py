@@ -10,9 +10,8 @@
 - `verify`, `report`: the comparison and its result; `verifier` is its estimator.
 """
 
-from .causes import Cause
 from .report import AuditReport, Difference
 from .verifier import NetworkVerifier
 from .verify import verify_same
 
-__all__ = ["AuditReport", "Cause", "Difference", "NetworkVerifier", "verify_same"]
+__all__ = ["AuditReport", "Difference", "NetworkVerifier", "verify_same"]

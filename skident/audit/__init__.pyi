@@ -6,12 +6,10 @@ from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
-from skident.network import FeedforwardNetwork
-
 Array: TypeAlias = NDArray[Any]
 Call: TypeAlias = Callable[..., Any]
 
-__all__ = ["AuditReport", "Cause", "Difference", "NetworkVerifier", "verify_same"]
+__all__ = ["AuditReport", "Difference", "NetworkVerifier", "verify_same"]
 
 @dataclass(frozen=True)
 class AuditReport:
@@ -19,7 +17,7 @@ class AuditReport:
 
     same: bool | None
     differences: list[Difference] = ...
-    causes: list[Cause] = ...
+    causes: list[Any] = ...
     instead: list[Difference] = ...
     largest: float = ...
     excess: float = ...
@@ -47,17 +45,6 @@ class AuditReport:
         """The report in numbers, lists and strings only, as for JSON."""
     @property
     def verdict(self) -> Any: ...
-
-@dataclass(frozen=True)
-class Cause:
-    """An ordinary difference between a black box and the network that is known."""
-
-    kind: str
-    text: str
-    parameters: dict[Any, Any]
-    explains: bool
-    share: float
-    network: FeedforwardNetwork | None
 
 @dataclass(frozen=True)
 class Difference:

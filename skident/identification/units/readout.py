@@ -93,7 +93,7 @@ def hidden_outputs(layers, X, slope=0.0):
 def point_pool(probe, layers, n, radii, rng):
     """n random points of some spreads in the input range, and as many across the boundary of a first-layer unit.
 
-    These are beyond it as seen from the center: boundaries of trained networks may be where no random point is. Those
+    These lie beyond it, away from the center: boundaries of trained networks may be where no random point is. Those
     still farther out are of units that pass on their inputs, which they do on one side only.
     """
     D = probe.n_inputs
