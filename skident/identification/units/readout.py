@@ -45,7 +45,7 @@ _RARE_POINTS = 1.5  # of these, per weight of the unit, and beyond:
 _MORE_RARE_POINTS = 4  # more, for few weights
 _FARTHEST_BOUNDARY = 30.0  # standard deviations of the inputs beyond which a unit's boundary is not crossed (design)
 _LARGEST_POOL = 100_000  # points among which rare ones are searched
-_POOL_NUMBERS = 5_000_000  # entries of them, 40 MiB
+_POOL_NUMBERS = 5_000_000  # entries of them, 40 MiB, and as many of points across boundaries
 _SIGN_POOL = 30_000  # points that determine signs where weights are undetermined
 _POINTS = 3  # queried per unit and input of the last hidden layer, and beyond:
 _MORE_POINTS = 60  # more, so that outliers of a small layer stay few
@@ -115,7 +115,7 @@ def spread_points(probe, layers, n, rng, *, radii=_RADII):
     X = probe.oracle.clip_to_range(rng.choice(radii, (n, 1)) * rng.standard_normal((n, probe.n_inputs)))
     if not layers:
         return X
-    n_pool, rare = min(_LARGEST_POOL, _POOL_NUMBERS // probe.n_inputs) // 2, [X]
+    n_pool, rare = min(_LARGEST_POOL, _POOL_NUMBERS // probe.n_inputs), [X]
     pool = H = point_pool(probe, layers, n_pool, radii, rng)
     for W, b in layers:
         Z = H @ W + b
