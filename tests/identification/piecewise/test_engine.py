@@ -11,6 +11,7 @@ from skident.identification.piecewise.engine import find_piecewise_network
 from skident.identification.piecewise.kernel.output_error import DeepProbe, measure_rounding
 from skident.network import FeedforwardNetwork
 from skident.oracle import Budget, NotIdentified, Oracle, OutOfBudgetError
+from tests.rates import fewest_successes
 
 
 def found_of(net, seed=0, **options):
@@ -25,15 +26,27 @@ def error_of(net, found, scale=1.0):
     return np.abs(found.network(X) - Y).max() / np.abs(Y - Y.mean(axis=0)).max()
 
 
-@pytest.mark.parametrize(
-    ("widths", "seed"), [((6, 5, 1), 0), ((8, 7, 5, 1), 1), ((8, 7, 5, 3), 2), ((10, 8, 5, 4, 1), 7)], ids=str
-)
+@pytest.mark.parametrize(("widths", "seed"), [((6, 5, 1), 0), ((8, 7, 5, 1), 1), ((8, 7, 5, 3), 2)], ids=str)
 def test_networks_are_found(widths, seed, planted):
     net, counts = planted(widths, seed), []
     found = found_of(net, callback=counts.append)
     assert found.wrong_share == 0.0 and error_of(net, found) < 1e-10 and error_of(net, found, 3.0) < 1e-10
     assert found.network.layer_widths == widths[1:] and found.n_linear == 0
     assert counts[-1] == sum(widths[1:-1])
+
+
+def test_three_hidden_layers_are_found_as_often_as_measured(planted):
+    """Of 32 such networks 23 were recovered with their widths; the others lack a unit, or keep some for a layer."""
+
+    def is_recovered(net):
+        try:
+            found = found_of(net)
+        except NotIdentified:
+            return False
+        return found.wrong_share == 0.0 and found.network.layer_widths == (8, 5, 4, 1) and error_of(net, found) < 1e-9
+
+    recovered = [is_recovered(planted((10, 8, 5, 4, 1), seed)) for seed in range(6)]
+    assert sum(recovered) >= fewest_successes(6, 23, 32)
 
 
 def test_a_dead_unit_and_one_that_is_always_on(planted):
