@@ -135,7 +135,7 @@ def _activations(layers):
 
 
 def _parameters(layers):
-    """Biases of 0, weights transposed or read in another order."""
+    """Biases of 0, weights transposed."""
     every = range(len(layers.weights))
     for k in every:
         W, b = layers.weights[k], layers.biases[k]
@@ -144,16 +144,13 @@ def _parameters(layers):
         if W.shape[0] == W.shape[1]:
             text = f"weights[{k}] are transposed"
             yield "transposed weights", text, layers.with_layer(k, W=W.T), {"layer": k}
-        elif min(W.shape) > 1:
-            text = f"weights[{k}] are transposed and reshaped: their numbers were read in another order"
-            yield "reshaped weights", text, layers.with_layer(k, W=W.T.reshape(W.shape)), {"layer": k}
     if sum(b.any() for b in layers.biases) > 1:
         changed = replace(layers, biases=tuple(np.zeros_like(b) for b in layers.biases))
         yield "zero biases", "all biases are 0", changed, {"layer": None}
 
 
 def _sequences(layers):
-    """A layer missing, applied twice, or exchanged with the next."""
+    """A layer missing, or applied twice."""
     every = list(range(len(layers.weights)))
     for k in every:
         before, after = every[:k], every[k + 1 :]
@@ -161,9 +158,6 @@ def _sequences(layers):
             doubled = layers.in_order([*before, k, k, *after])
             yield "missing layer", f"layer {k + 1} is missing", layers.in_order(before + after), {"layer": k}
             yield "doubled layer", f"layer {k + 1} is applied twice", doubled, {"layer": k}
-        if after and layers.weights[k].shape == layers.weights[k + 1].shape == layers.weights[k].shape[::-1]:
-            text, order = f"layers {k + 1} and {k + 2} are exchanged", [*before, k + 1, k, *after[1:]]
-            yield "exchanged layers", text, layers.in_order(order), {"layer": k}
 
 
 def _number_formats(layers):
@@ -251,10 +245,6 @@ def _named_orders(D):
     yield every[::-1]
     if side * side == D:
         yield every.reshape(side, side).T.ravel()
-    for n_channels in (3, 4):
-        if D % n_channels == 0:
-            yield every.reshape(n_channels, -1).T.ravel()
-            yield every.reshape(-1, n_channels).T.ravel()
 
 
 def _with_inputs(layers, link, order):
