@@ -30,7 +30,6 @@ _FEW_MISSING = 2  # units, whose bends are met soon if these are aimed at
 _FIRST_PLACES = 3  # on a candidate, that decide if they agree (budget)
 _MIN_PLACES = 2  # on a candidate at which the boundary is examined
 _MIN_SHARE = 0.6  # of these places at which it bends along a first-layer unit; second-layer units: at most 0.4
-_ACTIVE = 1e-6  # coefficient of a unit in a normal, over the largest one, from which the unit is active
 _FITS = 1e-7  # residual of a normal as a combination of the units' normals
 
 
