@@ -9,8 +9,8 @@ from skident.budget.constants import TINY
 
 __all__ = ["Crossings", "crossings"]
 
-_SECANTS = 25  # to a zero (budget): exact as soon as both ends lie in one linear region
-_ZERO = 1e-15  # pre-activation of units of spread 1 that is rounding
+_STEPS = 25  # to a zero (budget)
+_ROUNDING = 1e-15  # change of a position that is rounding
 
 
 class Crossings:
@@ -42,20 +42,19 @@ class Crossings:
 def crossings(prefix, unit, lines, grid, phi, tol):
     """`Crossings` of a unit on lines with features phi (n_lines, n, T) at a grid (n_lines, n) of positions.
 
-    Zeros by the Illinois secant method.
+    Zeros by Newton's method between the ends of a change of sign, exact in the linear region of the zero.
     """
     check_deadline()
     Z = phi @ unit.coef
     line, j = np.nonzero(Z[:, 1:] * Z[:, :-1] < 0)
-    a, b, za, zb = grid[line, j], grid[line, j + 1], Z[line, j], Z[line, j + 1]
-    t = a.copy()
-    for _ in range(_SECANTS if len(t) else 0):
-        t = (a * zb - b * za) / (zb - za)
-        z = prefix.evaluate(lines.at(line, t))[1] @ unit.coef
-        if np.abs(z).max() < _ZERO:
+    a, b, sign = grid[line, j], grid[line, j + 1], np.sign(Z[line, j])
+    t = (a * Z[line, j + 1] - b * Z[line, j]) / (Z[line, j + 1] - Z[line, j])
+    for _ in range(_STEPS if len(t) else 0):
+        before, points = t, lines.at(line, t)
+        z, slope = prefix.evaluate(points)[1] @ unit.coef, prefix.tangents(points, lines.directions[line]) @ unit.coef
+        a, b = np.where(z * sign > 0, t, a), np.where(z * sign > 0, b, t)
+        t = t - z / np.where(slope == 0, TINY, slope)
+        t = np.where((t >= a) & (t <= b), t, 0.5 * (a + b))
+        if np.all(np.abs(t - before) <= _ROUNDING * (1.0 + np.abs(t))):
             break
-        same = z * za > 0
-        za, zb = np.where(same, z, 0.5 * za), np.where(same, 0.5 * zb, z)
-        a, b = np.where(same, t, a), np.where(same, b, t)
-        zb = np.where(zb == za, zb + TINY, zb)
     return Crossings(prefix, unit, lines, line, t, tol)
