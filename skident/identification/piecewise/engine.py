@@ -180,6 +180,8 @@ class _Engine:
                 continue
             self.levels.append(LayerUnits(self.record, Prefix(self.outputs.n_inputs, layers)))
             self.search_level()
+            if not all(self.is_signed(lower) for lower in range(1, depth + 1)):
+                return self.climb()
             if not self.levels[-1].units:
                 self.levels.pop()
                 if depth in self.skips:
@@ -277,7 +279,7 @@ class _Engine:
         whole = [(depth, depth == last) for depth in range(last + 1)]
         for depth, may_extend in [*whole, *((depth, True) for depth in range(1, last))]:
             level, before = self.levels[depth], len(self.levels[depth].units)
-            determined = level.n_determined
+            determined = [each.n_determined for each in self.levels]
             if level.complete(left_over(self.levels, self.record.with_normals())):
                 return True
             level.rejected -= set(index)
@@ -287,9 +289,11 @@ class _Engine:
                 find_units(self.record, self.levels[: depth + 1], lines, may_extend=may_extend)
                 if depth < last and may_extend:  # an open unit there may be one of a deeper level
                     level.units[before:] = [unit for unit in level.units[before:] if not unit.nullity]
-            if level.n_determined > determined:
-                self.levels = self.levels[: depth + 1]
-                self.forget_signs(depth + 1)
+            changed = [each.n_determined > n for each, n in zip(self.levels, determined, strict=True)]
+            if any(changed):
+                lowest = changed.index(True) + 1
+                self.levels = self.levels[:lowest]
+                self.forget_signs(lowest)
                 return True
         return False
 

@@ -217,12 +217,28 @@ class _UnitSearch(_Search):
         unit.learn(*self.level.equations(members, unit.coef))
         unit.settle()
         accepted = self.accepts(unit)
-        if accepted:
+        if accepted and not (unit.nullity and self.is_of_lower_layer(i)):
             self.level.add(unit)
             self.n_failed = 0
         elif accepted is False:
             self.level.rejected.add(i)
         return accepted
+
+    def is_of_lower_layer(self, i):
+        """Whether bend i, of an open unit here, is of a whole unit of a layer before: added there, it ends the search.
+
+        Where few features of a layer are active, a unit of the layer itself is linear in these, too.
+        """
+        for depth in range(2, len(self.levels)):
+            lower = _UnitSearch(self.record, self.levels[:depth])
+            unit, rest = unit_of_point(lower.level.prefix, self.record, i, self.outputs.loose_tol)
+            if rest <= self.outputs.loose_tol + SIGNIFICANCE * self.record.normal_errors[i]:
+                unit.learn(*lower.level.equations(np.array([i]), unit.coef))
+                unit.settle()
+                if lower.accepts(unit) and not unit.nullity and lower.level.add(unit):
+                    self.n_failed = np.inf
+                    return True
+        return False
 
     def accepts(self, unit):
         """Whether a candidate is a unit of the level; None if that is not decided."""
