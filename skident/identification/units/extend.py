@@ -16,7 +16,8 @@ from ..piecewise.kernel.lines import Segments
 
 __all__ = ["extend"]
 
-_N_PATHS = 40  # for one set of crossings (budget)
+_N_PATHS = 16  # followed at a time (cost)
+_ROUNDS = 3  # of these for one set of crossings (budget)
 _AT_ONCE = 8  # boundaries crossed at a time, each in another direction
 _MOST_STEPS = 12  # linear regions that a path passes (budget)
 _IDLE = 4  # sets of crossings that determine nothing, after which a unit is left (budget)
@@ -108,11 +109,10 @@ def _crossings(prefix, outputs, unit, tried):
     best, K = {}, prefix.n_units
     aims = np.flatnonzero(np.abs(unit.V[:K]).max(axis=1) > 1e-3) + prefix.first
     aims = aims[prefix.bends[aims]]
-    for _ in range(_N_PATHS):
+    for _ in range(_ROUNDS):
         if len(best) >= min(_AT_ONCE, len(aims)):
             break
-        found = _path(prefix, outputs, unit, aims)
-        if found is not None:
+        for found in _paths(prefix, outputs, unit, aims):
             far = 1.0 + np.linalg.norm(found.point) / outputs.length
             quality = found.room / far * 0.5 ** tried[found.unit]
             if found.unit not in best or quality > best[found.unit][0]:
@@ -120,67 +120,74 @@ def _crossings(prefix, outputs, unit, tried):
     return [found for _, found in sorted(best.values(), key=lambda pair: -pair[0])[:_AT_ONCE]]
 
 
-def _path(prefix, outputs, unit, aims):
-    """Follow the unit's boundary from one of its points to a `_Crossing`, or None."""
-    rng = outputs.rng
-    x = unit.starts[rng.randint(len(unit.starts))].copy()
-    pattern, last, u = prefix.evaluate(x[None])[0][0] > 0, -1, None
-    aim = rng.choice(aims) if len(aims) and rng.uniform() < _AIMED else None
-    farthest = _FARTHEST * max(outputs.length, np.linalg.norm(x))
+def _paths(prefix, outputs, unit, aims):
+    """Follow the unit's boundary from some of its points, through linear regions, to `_Crossing`s."""
+    rng, n, found = outputs.rng, _N_PATHS, []
+    x = np.array(unit.starts)[rng.randint(len(unit.starts), size=n)]
+    pattern, last = prefix.evaluate(x)[0] > 0, np.full(n, -1)
+    farthest = _FARTHEST * np.maximum(outputs.length, np.linalg.norm(x, axis=1))
+    cell = prefix.cell(pattern)
+    u = _headings(cell, x, aims, rng, outputs.length)
     for _ in range(_MOST_STEPS):
-        cell = prefix.cell(pattern)
-        g = cell.P @ unit.coef
-        if np.linalg.norm(g) < NO_GRADIENT * np.linalg.norm(unit.coef):
-            return None
-        u = _heading(cell, x, aim, rng, outputs.length) if u is None else u
-        u = u - (u @ g) / (g @ g) * g
-        u /= max(np.linalg.norm(u), TINY)
-        z, dz = x @ cell.J + cell.a, u @ cell.J
-        if last >= 0 and dz[last] * (1.0 if pattern[last] else -1.0) <= 0:
-            return None
-        with np.errstate(divide="ignore", invalid="ignore"):
-            t = -z / dz
-        t[~(t > 0) | ~np.isfinite(t) | ~prefix.bends] = np.inf
-        if last >= 0:
-            t[last] = np.inf
-        k = int(np.argmin(t))
-        if not np.isfinite(t[k]):
-            return None
-        x = x + t[k] * u
-        if np.linalg.norm(x) > farthest:
-            return None
-        behind = pattern.copy()
-        behind[k] = ~behind[k]
-        P = prefix.cell(behind).P
-        if np.abs(P @ unit.V).max(initial=0.0) > _CHANGES * np.abs(P).max():
-            return _crossing(prefix, x, k, g, behind)
-        pattern, last = behind, k
-    return None
+        x, k, g, on = _next_boundary(prefix, cell, x, u, unit.coef, pattern, last)
+        keep = on & (np.linalg.norm(x, axis=1) <= farthest)
+        x, u, k, g, pattern, farthest = x[keep], u[keep], k[keep], g[keep], pattern[keep], farthest[keep]
+        if len(x) == 0:
+            break
+        pattern[np.arange(len(x)), k] ^= True
+        cell, last = prefix.cell(pattern), k
+        change = np.abs(cell.P @ unit.V).max(axis=(1, 2), initial=0.0) > _CHANGES * np.abs(cell.P).max(axis=(1, 2))
+        for i in np.flatnonzero(change):
+            crossing = _crossing(prefix, x[i], k[i], g[i], pattern[i, k[i]], cell.J[i], cell.a[i])
+            found.extend([crossing] if crossing is not None else [])
+        x, u, last, pattern, farthest = x[~change], u[~change], k[~change], pattern[~change], farthest[~change]
+        cell = cell.take(~change)
+    return found
 
 
-def _heading(cell, x, aim, rng, length):
-    """A random direction, mostly toward the boundary of the known unit `aim`."""
-    u = rng.standard_normal(len(x))
-    if aim is not None and cell.J[:, aim].any():
-        w = cell.J[:, aim]
-        u = _SIDEWAYS * u - np.sign(x @ w + cell.a[aim]) * w / np.linalg.norm(w) * length
+def _next_boundary(prefix, cell, x, u, coef, pattern, last):
+    """Boundaries that paths from x (n, k) along u (in place) meet next: points, units, normals, and a mask: if any."""
+    g, rows = cell.P @ coef, np.arange(len(x))
+    size = np.linalg.norm(g, axis=1)
+    on = size >= NO_GRADIENT * np.linalg.norm(coef)
+    u -= ((u * g).sum(axis=1) / np.maximum(size, TINY) ** 2)[:, None] * g
+    u /= np.maximum(np.linalg.norm(u, axis=1, keepdims=True), TINY)
+    z, dz = (x[:, None] @ cell.J)[:, 0] + cell.a, (u[:, None] @ cell.J)[:, 0]
+    on &= (last < 0) | (dz[rows, last] * np.where(pattern[rows, last], 1.0, -1.0) > 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = -z / dz
+    t[~(t > 0) | ~np.isfinite(t) | ~prefix.bends] = np.inf
+    t[rows[last >= 0], last[last >= 0]] = np.inf
+    k = t.argmin(axis=1)
+    on &= np.isfinite(t[rows, k])
+    return x + np.where(on, t[rows, k], 0.0)[:, None] * u, k, g, on
+
+
+def _headings(cell, x, aims, rng, length):
+    """Random directions (n, k), most of them toward the boundary of a known unit among `aims`."""
+    u = rng.standard_normal(x.shape)
+    if len(aims):
+        rows, aim = np.arange(len(x)), rng.choice(aims, len(x))
+        w = cell.J[rows, :, aim]
+        size, z = np.linalg.norm(w, axis=1, keepdims=True), (x * w).sum(axis=1) + cell.a[rows, aim]
+        toward = -np.sign(z)[:, None] * w / np.maximum(size, TINY) * length
+        aimed = (rng.uniform(size=len(x)) < _AIMED) & (size[:, 0] > 0)
+        u[aimed] = _SIDEWAYS * u[aimed] + toward[aimed]
     return u
 
 
-def _crossing(prefix, x, k, g, behind):
-    """The `_Crossing` at x into the region of the pattern `behind`, or None if the free length is too short."""
-    cell = prefix.cell(behind)
-    wall = cell.J[:, k]
-    size = np.linalg.norm(cell.J, axis=0)
+def _crossing(prefix, x, k, g, is_active, J, a):
+    """The `_Crossing` at x into a region with J and a of its `Cell`, or None if the free length is too short."""
+    wall, size = J[:, k], np.linalg.norm(J, axis=0)
     size[k] = 0.0
     some = (size > NO_GRADIENT) & prefix.bends
-    room = min(np.min(np.abs(x @ cell.J + cell.a)[some] / size[some], initial=np.inf), _WIDEST)
+    room = min(np.min(np.abs(x @ J + a)[some] / size[some], initial=np.inf), _WIDEST)
     unit_wall = wall / np.linalg.norm(wall)
     along = g - (g @ unit_wall) * unit_wall
     if room < _TOO_SHORT or np.linalg.norm(along) < _TOO_SHORT * np.linalg.norm(g):
         return None
-    outward = unit_wall if behind[k] else -unit_wall
-    return _Crossing(x, k, g, wall, outward, along / np.linalg.norm(along), room)
+    outward = unit_wall if is_active else -unit_wall
+    return _Crossing(x, int(k), g, wall, outward, along / np.linalg.norm(along), room)
 
 
 def _facets(outputs, crossings):

@@ -12,7 +12,6 @@ from ..constants import NO_GRADIENT
 
 __all__ = ["Cell", "Layer", "Prefix", "relu_pairs"]
 
-_MOST_CELLS = 2000  # linear regions that are remembered (memory)
 _N_POINTS = 4000  # at which linear units are active
 _RADII = (1.0, 3.0, 6.0, 12.0)  # standard deviations of these: as far out as outputs validate linear units
 _ROUNDING = 1e-14  # error of a feature over the norm of all, at least (rounding of a layer's sums)
@@ -69,11 +68,15 @@ class Layer:
 
 @dataclass(frozen=True)
 class Cell:
-    """Known functions on a linear region: pre-activations ``x J + a`` (M) and features ``x P + p`` (T)."""
+    """Known functions on n linear regions: pre-activations ``x J + a`` (M) and features ``x P + p`` (T)."""
 
-    J: np.ndarray  # (k, M)
-    a: np.ndarray  # (M,)
-    P: np.ndarray  # (k, T)
+    J: np.ndarray  # (n, k, M)
+    a: np.ndarray  # (n, M)
+    P: np.ndarray  # (n, k, T)
+
+    def take(self, mask):
+        """The same on some of the regions."""
+        return Cell(self.J[mask], self.a[mask], self.P[mask])
 
 
 class Prefix:
@@ -98,7 +101,6 @@ class Prefix:
             self.n_features = self.n_units + self.directions.shape[1] + 1
         else:
             self.n_features = 1 + (widths[-1] if widths else n_inputs)
-        self._cells = {}
 
     def variances(self, X):
         """Variances (n, T) of the features at points (n, k), by errors of the known units and rounding."""
@@ -153,32 +155,23 @@ class Prefix:
         return np.concatenate(parts, axis=1), np.concatenate(features, axis=1)
 
     def cell(self, pattern):
-        """The `Cell` of an activation pattern, a mask (M,)."""
-        key = pattern.tobytes()
-        if key not in self._cells:
-            if len(self._cells) > _MOST_CELLS:
-                self._cells.clear()
-            self._cells[key] = self._cell_of(pattern)
-        return self._cells[key]
-
-    def _cell_of(self, pattern):
-        A, a, Js, offsets = np.eye(self.n_inputs), np.zeros(self.n_inputs), [], []
-        start = 0
+        """The `Cell` of activation patterns, masks (n, M)."""
+        n, start = len(pattern), 0
+        A, a = np.broadcast_to(np.eye(self.n_inputs), (n, self.n_inputs, self.n_inputs)), np.zeros((n, self.n_inputs))
+        Js, offsets = [np.zeros((n, self.n_inputs, 0))], [np.zeros((n, 0))]
         for layer in self.known:
             Js.append(A @ layer.weights)
             offsets.append(a @ layer.weights + layer.biases)
-            on = pattern[start : start + len(layer.biases)]
+            on = pattern[:, start : start + len(layer.biases)]
             if layer is self.top:
                 continue
             slopes = np.where(on, 1.0, layer.slopes)
-            A, a, start = Js[-1] * slopes, offsets[-1] * slopes, start + len(layer.biases)
-        zero = np.zeros((self.n_inputs, 1))
-        if self.top is None:
-            P = np.hstack([A, zero])
-        else:
-            outer = (Js[-1] * np.where(on, 1.0, -1.0))[:, : self.n_units]
-            P = np.hstack([outer, A @ self.directions, zero])
-        return Cell(np.hstack(Js), np.concatenate(offsets), P)
+            A, a, start = Js[-1] * slopes[:, None], offsets[-1] * slopes, start + len(layer.biases)
+        zero = np.zeros((n, self.n_inputs, 1))
+        if self.top is not None:
+            outer = (Js[-1] * np.where(on, 1.0, -1.0)[:, None])[:, :, : self.n_units]
+            A = np.concatenate([outer, A @ self.directions], axis=2)
+        return Cell(np.concatenate(Js, axis=2), np.hstack(offsets), np.concatenate([A, zero], axis=2))
 
 
 def relu_pairs(layers, last, outputs):
