@@ -13,6 +13,7 @@ from ..constants import LAST_SHARE, WHOLE_SHARE
 from ..measure.outputs import Outputs
 from ..measure.record import Record
 from ..units.layer import FEWEST_HITS, LayerUnits
+from ..units.open_parts import close_open_parts
 from ..units.prefix import Layer, Prefix, relu_pairs
 from ..units.readout import in_oracle_units, inputs_as_pairs, read_out
 from ..units.validation import Validation, samples_farther_out, validate_readout
@@ -322,7 +323,14 @@ class _Engine:
             self.best = replace(self.best, wrong_share=self.validated.wrong_share, n_validation=len(self.validated.X))
 
     def repair(self):
-        """Scan from right to wrong outputs; whether bends there gave a missing unit, at the lowest level that fits."""
+        """Determine open parts of lower layers, or scan from right to wrong outputs; whether units changed.
+
+        Bends there give missing units, at the lowest level that they fit.
+        """
+        depth = len(self.validation.network.weights) - 1
+        known = [(level.units, self.signs[k]) for k, level in enumerate(self.levels[: depth - 1], start=1)]
+        if not self.linear and close_open_parts(self.probe, self.validation.network, known, self.rng):
+            return True
         X, (right, wrong) = self.validation.X, self.validation.right_and_wrong()
         if len(right) == 0:
             return False

@@ -103,6 +103,12 @@ class Unit:
         self.settle()
         return True
 
+    def determine(self, change, errors):
+        """Add a change (T,) of coef along V, known with errors (k,) of its parts; nothing is open then."""
+        self.coef, V, self.V = self.coef + change, self.V, self.V[:, :0]
+        self.learn(V.T - np.outer(V.T @ self.coef, self.coef) / (self.coef @ self.coef), errors)
+        self.settle()
+
     def learn(self, rows, errors):
         """Keep equations ``rows coef = 0`` with standard errors."""
         self.rows, self.errors = np.vstack([self.rows, rows]), np.append(self.errors, errors)

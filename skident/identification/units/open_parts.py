@@ -1,0 +1,88 @@
+"""Undetermined weights of layers before the last hidden one, from outputs on which they act."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from skident.budget import check_deadline
+from skident.network import FeedforwardNetwork
+
+from ..constants import EXPLAINED, EXPLAINED_ERRORS, TRIES
+from .readout import point_pool
+from .validation import OutputSamples
+
+__all__ = ["close_open_parts"]
+
+_POOL = 4000  # random points among which those are chosen
+_RADII = (0.5, 1.0, 2.0, 4.0)  # standard deviations of these
+_POINTS = 6  # per unknown, and beyond:
+_MORE_POINTS = 12  # more
+_LEAST_CHANGE = 1e-3  # of an output by unknowns of size 1, over the largest one
+_LEAST_EXPLAINED = 0.6  # share of the outputs: at others units may be missing
+_LOSS_SCALE = 1e-3  # residual over the median one of the first guess, above which it counts by its size
+_STEPS = 60  # of a fit (budget)
+
+
+def close_open_parts(probe, network, layers, rng):
+    """Determine open parts of units from outputs, in place; whether they explain most outputs on which they act.
+
+    `layers` are pairs of `Unit`s and their signs, of all hidden layers before the last one of the network. An open
+    weight matters where its input is active, on one side of its unit, which is all that no boundary shows.
+    ``6 s + 12`` queries for s unknowns.
+    """
+    parts = [
+        (k, j, sign * unit.V)
+        for k, (units, signs) in enumerate(layers)
+        for j, (unit, sign) in enumerate(zip(units, signs, strict=True))
+        if unit.nullity
+    ]
+    n = sum(V.shape[1] for *_, V in parts)
+    if n == 0:
+        return False
+    X = point_pool(probe, [], _POOL, _RADII, rng)
+    change = np.abs(_changed(network, parts, rng.standard_normal(n))(X) - network(X)).max(axis=1)
+    matters = rng.permutation(np.flatnonzero(change > _LEAST_CHANGE * change.max(initial=0.0)))
+    samples = OutputSamples.at(probe, X[matters[: _POINTS * n + _MORE_POINTS]])
+    samples = samples.take(np.isfinite(samples.tol))
+    if len(samples.X) < 2 * n:
+        return False
+    explained = max(EXPLAINED / probe.resolution, EXPLAINED_ERRORS) * samples.tol
+    theta, jacobian = _fitted(network, parts, samples, explained, rng)
+    if theta is None:
+        return False
+    errors = explained.max() / np.maximum(np.linalg.norm(jacobian, axis=0), explained.max())
+    for k, j, V in parts:
+        unit, (coef, errors_of) = layers[k][0][j], (V @ theta[: V.shape[1]], errors[: V.shape[1]])
+        unit.determine(layers[k][1][j] * coef, errors_of)
+        theta, errors = theta[V.shape[1] :], errors[V.shape[1] :]
+    return True
+
+
+def _changed(network, parts, theta):
+    """The network with open parts: lists of layer, unit and directions (T, q)."""
+    weights, biases = [W.copy() for W in network.weights], [b.copy() for b in network.biases]
+    for k, j, V in parts:
+        coef, theta = V @ theta[: V.shape[1]], theta[V.shape[1] :]
+        weights[k][:, j] += coef[:-1]
+        biases[k][j] += coef[-1]
+    return FeedforwardNetwork(weights, biases, network.activation)
+
+
+def _fitted(network, parts, samples, explained, rng):
+    """Unknowns that explain most samples, and the Jacobian (n, s) there; None twice if there are none."""
+    n = sum(V.shape[1] for *_, V in parts)
+    scale = np.median(np.abs(network(samples.X) - samples.F))
+
+    def residual(theta):
+        return (_changed(network, parts, theta)(samples.X) - samples.F).ravel() / scale
+
+    for start in [np.zeros(n), *rng.standard_normal((TRIES, n))]:
+        check_deadline()
+        fit = least_squares(
+            residual, start, loss="soft_l1", f_scale=_LOSS_SCALE, max_nfev=_STEPS, xtol=1e-15, ftol=1e-15, gtol=None
+        )
+        error = np.abs(_changed(network, parts, fit.x)(samples.X) - samples.F).max(axis=1)
+        if np.mean(error < explained) >= _LEAST_EXPLAINED:
+            return fit.x, fit.jac * scale
+    return None, None
