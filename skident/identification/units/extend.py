@@ -109,15 +109,16 @@ def _crossings(prefix, outputs, unit, tried):
     best, K = {}, prefix.n_units
     aims = np.flatnonzero(np.abs(unit.V[:K]).max(axis=1) > 1e-3) + prefix.first
     aims = aims[prefix.bends[aims]]
+    n = min(_AT_ONCE, len(aims))
     for _ in range(_ROUNDS):
-        if len(best) >= min(_AT_ONCE, len(aims)):
+        if len(best) >= n:
             break
         for found in _paths(prefix, outputs, unit, aims):
             far = 1.0 + np.linalg.norm(found.point) / outputs.length
             quality = found.room / far * 0.5 ** tried[found.unit]
             if found.unit not in best or quality > best[found.unit][0]:
                 best[found.unit] = quality, found
-    return [found for _, found in sorted(best.values(), key=lambda pair: -pair[0])[:_AT_ONCE]]
+    return [found for _, found in sorted(best.values(), key=lambda pair: -pair[0])[:n]]
 
 
 def _paths(prefix, outputs, unit, aims):
