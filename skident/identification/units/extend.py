@@ -16,8 +16,8 @@ from ..piecewise.kernel.lines import Segments
 
 __all__ = ["extend"]
 
-_N_PATHS = 16  # followed at a time (cost)
-_ROUNDS = 3  # of these for one set of crossings (budget)
+_N_PATHS = 8  # followed at a time (cost)
+_ROUNDS = 5  # of these for one set of crossings (budget)
 _AT_ONCE = 8  # boundaries crossed at a time, each in another direction
 _MOST_STEPS = 12  # linear regions that a path passes (budget)
 _IDLE = 4  # sets of crossings that determine nothing, after which a unit is left (budget)
