@@ -153,11 +153,7 @@ class _Engine:
     def read(self, layers, level):
         """The `Readout` of layers with signs and the units of a level."""
         *pairs, (W, b) = relu_pairs(layers, level.weights(), self.outputs)
-        size = np.array([np.abs(unit.V[:-1]).max(axis=1, initial=0.0) for unit in level.units]).T
-        opened = -(size > self.outputs.loose_tol).astype(int)
-        opened = opened if opened.any() else None
-        slope = self.slope or 0.0
-        return read_out(self.probe, pairs, W, b, self.rng, undetermined=opened, slope=slope)
+        return read_out(self.probe, pairs, W, b, self.rng, slope=self.slope or 0.0)
 
     def climb(self):
         """The readout of as many layers as are recovered, or None."""
@@ -328,8 +324,8 @@ class _Engine:
         Bends there give missing units, at the lowest level that they fit.
         """
         depth = len(self.validation.network.weights) - 1
-        known = [(level.units, self.signs[k]) for k, level in enumerate(self.levels[: depth - 1], start=1)]
-        if not self.linear and close_open_parts(self.probe, self.validation.network, known, self.rng):
+        units = [level.units for level in self.levels[:depth]]
+        if not self.linear and close_open_parts(self.probe, self.validation.network, units, self.rng):
             return True
         X, (right, wrong) = self.validation.X, self.validation.right_and_wrong()
         if len(right) == 0:

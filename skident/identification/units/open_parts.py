@@ -6,6 +6,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from skident.budget import check_deadline
+from skident.budget.constants import TINY
 from skident.network import FeedforwardNetwork
 
 from ..constants import EXPLAINED, EXPLAINED_ERRORS, TRIES
@@ -24,19 +25,18 @@ _LOSS_SCALE = 1e-3  # residual over the median one of the first guess, above whi
 _STEPS = 60  # of a fit (budget)
 
 
-def close_open_parts(probe, network, layers, rng):
+def close_open_parts(probe, network, levels, rng):
     """Determine open parts of units from outputs, in place; whether they explain most outputs on which they act.
 
-    `layers` are pairs of `Unit`s and their signs, of all hidden layers before the last one of the network. An open
-    weight matters where its input is active, on one side of its unit, which is all that no boundary shows.
-    ``6 s + 12`` queries for s unknowns.
+    `levels` are lists of the `Unit`s of its hidden layers, of any signs. An open weight matters where its input is
+    active, on one side of its unit, which is all that no boundary shows. ``6 s + 12`` queries for s unknowns.
     """
-    parts = [
-        (k, j, sign * unit.V)
-        for k, (units, signs) in enumerate(layers)
-        for j, (unit, sign) in enumerate(zip(units, signs, strict=True))
-        if unit.nullity
-    ]
+    parts, opened = [], [(k, unit) for k, units in enumerate(levels) for unit in units if unit.nullity]
+    for k, unit in opened:
+        columns = np.vstack([network.weights[k], network.biases[k]])
+        cosines = unit.coef @ columns / np.maximum(np.linalg.norm(columns, axis=0), TINY)
+        j = int(np.abs(cosines).argmax())
+        parts.append((k, j, np.sign(cosines[j]) * unit.V))
     n = sum(V.shape[1] for *_, V in parts)
     if n == 0:
         return False
@@ -51,11 +51,12 @@ def close_open_parts(probe, network, layers, rng):
     theta, jacobian = _fitted(network, parts, samples, explained, rng)
     if theta is None:
         return False
-    errors = explained.max() / np.maximum(np.linalg.norm(jacobian, axis=0), explained.max())
-    for k, j, V in parts:
-        unit, (coef, errors_of) = layers[k][0][j], (V @ theta[: V.shape[1]], errors[: V.shape[1]])
-        unit.determine(layers[k][1][j] * coef, errors_of)
-        theta, errors = theta[V.shape[1] :], errors[V.shape[1] :]
+    sizes = np.linalg.norm(jacobian, axis=0)
+    errors, theta = explained.max() / np.maximum(sizes, explained.max()), np.where(sizes > explained.max(), theta, 0.0)
+    for (_, unit), (*_, V) in zip(opened, parts, strict=True):
+        q = V.shape[1]
+        unit.determine(unit.V @ theta[:q], errors[:q])
+        theta, errors = theta[q:], errors[q:]
     return True
 
 

@@ -26,9 +26,7 @@ from ..piecewise.kernel.robust_fit import NOISY, fit_outputs
 from ..piecewise.kernel.signs import linear_part_matrix, signs_over_ratio, slope_of_ratio
 
 __all__ = [
-    "PreactivationSigns",
     "Readout",
-    "fill_undetermined",
     "hidden_outputs",
     "in_oracle_units",
     "inputs_as_pairs",
@@ -46,7 +44,6 @@ _MORE_RARE_POINTS = 4  # more, for few weights
 _FARTHEST_BOUNDARY = 30.0  # standard deviations of the inputs beyond which a unit's boundary is not crossed (design)
 _LARGEST_POOL = 100_000  # points among which rare ones are searched
 _POOL_NUMBERS = 5_000_000  # entries of them, 40 MiB, and as many of points across boundaries
-_SIGN_POOL = 30_000  # points that determine signs where weights are undetermined
 _POINTS = 3  # queried per unit and input of the last hidden layer, and beyond:
 _MORE_POINTS = 60  # more, so that outliers of a small layer stay few
 _INACCURATE = 1e4  # accuracy of an output over the median that is left out
@@ -58,10 +55,6 @@ _MOST_EXPLAINED = 0.9  # share of the outputs above which units without effect a
 _SAME_SHARE = 0.003  # share of noisy outputs that is no difference
 _SIGN_TOL = 1e-6  # residual of signs that are searched, over the largest equation
 _MAX_SOLUTIONS = 16  # sign vectors listed
-# Undetermined weights.
-_NEAREST = 9  # points nearest to a boundary that decide a sign behind it, an odd number
-_STEEPEST = 1e3  # weight, beside others of norm 1, that is still filled in
-_BEYOND = 1.01  # factor of the weight that just keeps a unit inactive
 _NO_RELU_LAYERS = ("activation boundaries", "unexplained", "the recovered layers are not those of ReLU units.")
 
 
@@ -127,15 +120,15 @@ def spread_points(probe, layers, n, rng, *, radii=_RADII):
     return np.concatenate(rare)
 
 
-def read_out(probe, layers, weights, biases, rng, *, undetermined=None, slope=0.0):
+def read_out(probe, layers, weights, biases, rng, *, slope=0.0):
     """Output weights, and the signs of the last hidden layer, from outputs, as a `Readout`.
 
     On ``(|z_L|, h_{L-1}, 1)`` the outputs are linear, and the part that is linear in h_{L-1} is ``sum_k s_k a_k w_k``
-    if ``a_k`` belongs to ``|z_k|``. The last hidden layer, (m_{L-1}, m_L) and (m_L,), is known up to signs;
-    `undetermined` (m_{L-1}, m_L) as `LayerUnits.weights` gives it. A slope of None is recovered, in the first layer.
+    if ``a_k`` belongs to ``|z_k|``. The last hidden layer, (m_{L-1}, m_L) and (m_L,), is known up to signs.
+    A slope of None is recovered, in the first layer.
     ``3 (m_L + m_{L-1}) + 60`` queries, and half as many again as its weights for every unit that is rarely on one side.
     """
-    fit = _OutputFit.queried(probe, layers, weights, biases, undetermined, slope, rng)
+    fit = _OutputFit.queried(probe, layers, weights, biases, slope, rng)
     coef, share = fit.solve(probe)
     if share > _MOST_EXPLAINED:
         used = fit.used_units(probe, coef, share)
@@ -143,10 +136,8 @@ def read_out(probe, layers, weights, biases, rng, *, undetermined=None, slope=0.
             fit = fit.of_units(used)
             coef, share = fit.solve(probe)
     K, H = len(fit.biases), fit.H
-    known_inputs = ~np.any(fit.undetermined != 0, axis=1)
-    known_inputs = known_inputs if known_inputs.any() else ~known_inputs
-    signs, deviation, slope = _signs(coef[:K], coef[K:-1][known_inputs], fit.weights[known_inputs], slope)
-    W, b = fit.filled_weights(signs, coef[:K], coef[K:-1]) * signs, fit.biases * signs
+    signs, deviation, slope = _signs(coef[:K], coef[K:-1], fit.weights, slope)
+    W, b = fit.weights * signs, fit.biases * signs
     outputs, one = hidden_outputs([(W, b)], H, slope), np.ones((len(H), 1))
     coef, network_share = _fit(np.hstack([outputs, one]), fit, probe)
     network = _network(layers, W, b, coef[:K], coef[-1], slope)
@@ -165,40 +156,24 @@ class _OutputFit:
 
     weights: np.ndarray  # (m_{L-1}, m_L)
     biases: np.ndarray  # (m_L,)
-    undetermined: np.ndarray  # (m_{L-1}, m_L), see `LayerUnits.weights`
     F: np.ndarray  # (n, m_o), outputs
     tol: np.ndarray  # (n,), their accuracies
     H: np.ndarray  # (n, m_{L-1}), outputs of layer L - 1
     sizes: np.ndarray  # (n, m_L), absolute values of the pre-activations
-    signs: PreactivationSigns | None = None  # of the units, if some weights are undetermined
-    pool: np.ndarray | None = None  # (q, m_{L-1}), outputs of layer L - 1 at more points
 
     @classmethod
-    def queried(cls, probe, layers, weights, biases, undetermined, slope, rng):
+    def queried(cls, probe, layers, weights, biases, slope, rng):
         """From queries at random points with accurate outputs."""
         X = spread_points(probe, [*layers, (weights, biases)], _POINTS * sum(weights.shape) + _MORE_POINTS, rng)
         F, tol = probe.query(X)
         finite = np.isfinite(tol)
         good = finite & (tol <= _INACCURATE * max(np.median(tol[finite]) if finite.any() else 1.0, 1.0))
         F, tol, H = F[good], tol[good], hidden_outputs(layers, X[good], slope)
-        Z = H @ weights + biases
-        if undetermined is None or not np.any(undetermined):
-            return cls(weights, biases, np.zeros(weights.shape), F, tol, H, np.abs(Z))
-        points = spread_points(probe, [], min(_SIGN_POOL, _POOL_NUMBERS // probe.n_inputs), rng)
-        inputs = hidden_outputs(layers[:-1], points, slope) @ layers[-1][0] + layers[-1][1]
-        pool = np.maximum(inputs, slope * inputs)
-        known = PreactivationSigns.determine(pool @ weights + biases, pool, inputs, undetermined)
-        signs = known.of(Z, H)
-        i = np.flatnonzero(np.all(signs != 0, axis=1))
-        if len(i) <= sum(weights.shape):  # too few outputs where all signs are known: as if the weights were
-            return cls(weights, biases, np.zeros(weights.shape), F, tol, H, np.abs(Z))
-        return cls(weights, biases, undetermined, F[i], tol[i], H[i], (Z * signs)[i], known, pool)
+        return cls(weights, biases, F, tol, H, np.abs(H @ weights + biases))
 
     def of_units(self, units):
         """The same for some of the units, an index array or mask."""
-        columns = {name: getattr(self, name)[:, units] for name in ("weights", "undetermined", "sizes")}
-        signs = None if self.signs is None else self.signs.take(units)
-        return replace(self, biases=self.biases[units], signs=signs, **columns)
+        return replace(self, biases=self.biases[units], weights=self.weights[:, units], sizes=self.sizes[:, units])
 
     def solve(self, probe):
         """Coefficients (m_L + m_{L-1} + 1, m_o) of the sizes, the linear part and 1, and the share they explain."""
@@ -215,13 +190,6 @@ class _OutputFit:
                 if without.any() and self.of_units(without).solve(probe)[1] >= share - _SAME_SHARE:
                     used = without
         return used
-
-    def filled_weights(self, signs, outer, linear):
-        """The weights; undetermined ones so that units keep their signs."""
-        if self.signs is None:
-            return self.weights
-        units = self.weights, self.biases, self.undetermined, self.signs
-        return fill_undetermined(*units, signs, outer, linear, self.pool)
 
 
 def _fit(A, fit, probe):
@@ -279,92 +247,6 @@ def _search_signs(M, target, instead):
     if len(found) == 0:
         return instead
     return found[np.abs(found @ M.T - target).max(axis=1).argmin()].astype(float)
-
-
-@dataclass(frozen=True)
-class PreactivationSigns:
-    """Signs of units where inputs are active, or inactive, that are not so on any critical point of the unit.
-
-    Weights to such inputs are undetermined. Input k was inactive on all critical points of unit j (`usual` -1) or
-    active on all of them (1): behind the input's boundary the unit keeps the sign that it has there.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skident.identification.units.readout import PreactivationSigns
-    >>> signs = PreactivationSigns(np.array([[0.0], [-1.0]]), np.array([[-1.0], [-1.0]]))
-    >>> print(signs.of(np.array([[2.0], [2.0]]), np.array([[1.0, 0.0], [1.0, 3.0]])).ravel())
-    [ 1. -1.]
-    """
-
-    signs: np.ndarray  # (m_{L-1}, m_L), of z_j behind the boundary of input k, 0 where the weight is determined
-    usual: np.ndarray  # (m_{L-1}, m_L)
-
-    @classmethod
-    def determine(cls, Z, H, inputs, undetermined):
-        """From Z (n, m_L), right near critical points, and outputs H and pre-activations (n, m_{L-1}) before it."""
-        signs = np.zeros(undetermined.shape)
-        for j in np.flatnonzero(np.any(undetermined != 0, axis=0)):
-            rows = np.flatnonzero(undetermined[:, j])
-            unusual = (H[:, rows] > 0) == (undetermined[rows, j] < 0)
-            signs[rows, j] = _signs_behind(Z[:, j], unusual, inputs[:, rows])
-        return cls(signs, np.where(undetermined != 0, undetermined, -1))
-
-    def of(self, Z, H):
-        """Signs (n, m_L) of pre-activations Z (n, m_L), without the undetermined weights; 0 where two contradict."""
-        active, inactive = (H > 0).astype(float), (H <= 0).astype(float)
-        if_active, if_inactive = self.signs * (self.usual < 0), self.signs * (self.usual > 0)
-        total = active @ if_active + inactive @ if_inactive
-        count = active @ np.abs(if_active) + inactive @ np.abs(if_inactive)
-        agreed = np.where(np.abs(total) == count, np.sign(total), 0.0)
-        return np.where(count == 0, np.where(Z >= 0, 1.0, -1.0), agreed)
-
-    def take(self, units):
-        """Those of some units, an index array or mask."""
-        return PreactivationSigns(self.signs[:, units], self.usual[:, units])
-
-
-def _signs_behind(z, unusual, inputs):
-    """Signs (q,) of one unit z (n,) behind the boundaries of q inputs, at points where these are `unusual` (n, q).
-
-    From the points nearest to an input's own boundary where no other input's sign is missing.
-    """
-    found = np.zeros(unusual.shape[1])
-    for _ in range(len(found)):
-        total, missing = unusual @ found, unusual @ (found == 0)
-        sign = np.where(unusual @ np.abs(found) > 0, np.sign(total), np.sign(z))
-        new = found.copy()
-        for i in np.flatnonzero(found == 0):
-            near = np.flatnonzero(unusual[:, i] & (missing == 1))
-            near = near[np.argsort(np.abs(inputs[near, i]))[:_NEAREST]]
-            new[i] = np.sign(sign[near].sum())
-        if np.array_equal(new, found):
-            break
-        found = new
-    return found
-
-
-def fill_undetermined(weights, biases, undetermined, known_signs, signs, outer, linear, points):
-    """Weights (m_{L-1}, m_L) for which units keep their `PreactivationSigns` and the linear part is right.
-
-    With ``sum_j a_j |z_j| + l . h`` on the outputs, unit j adds ``2 s_j a_j w_kj`` to ``l_k`` if it is active with
-    input k. If it is inactive with it, any weight will do that keeps it so. Only weights are filled whose inputs are
-    inactive on the unit's critical points (-1). Shapes: signs s (m_L,), outer weights a (m_L, m_o), linear part l
-    (m_{L-1}, m_o), outputs of layer L - 1 at many points (n, m_{L-1}).
-    """
-    filled, inactive = weights.copy(), undetermined < 0
-    for k in np.flatnonzero(inactive.any(axis=1)):
-        units = np.flatnonzero(inactive[k] & (known_signs.signs == signs)[k])
-        if len(units):
-            left = linear[k] - (signs * weights[k]) @ outer
-            filled[k, units] = lapack.lstsq((2.0 * signs[units, None] * outer[units]).T, left, rcond=RANK_TOL)[0]
-    for k, j in np.argwhere(inactive & (known_signs.signs == -signs)):
-        active = points[points[:, k] > 0]
-        z = signs[j] * (active @ filled[:, j] + biases[j])
-        steepest = np.max(z / active[:, k], initial=0.0)
-        if 0.0 < steepest < _STEEPEST:
-            filled[k, j] = -_BEYOND * signs[j] * steepest
-    return filled
 
 
 def inputs_as_pairs(network, n_units):
