@@ -153,7 +153,15 @@ class _Engine:
     def read(self, layers, level):
         """The `Readout` of layers with signs and the units of a level."""
         *pairs, (W, b) = relu_pairs(layers, level.weights(), self.outputs)
-        return read_out(self.probe, pairs, W, b, self.rng, slope=self.slope or 0.0)
+        readout = read_out(self.probe, pairs, W, b, self.rng, slope=self.slope or 0.0)
+        if readout.linear.shape[1] and readout.share > LAST_SHARE and self.close(readout.cut()):
+            return self.read(layers, level)
+        return readout
+
+    def close(self, network):
+        """Determine open parts of the hidden layers of a network from outputs; whether there were some."""
+        units = [level.units for level in self.levels[: len(network.weights) - 1]]
+        return not self.linear and close_open_parts(self.probe, network, units, self.rng)
 
     def climb(self):
         """The readout of as many layers as are recovered, or None."""
@@ -323,9 +331,7 @@ class _Engine:
 
         Bends there give missing units, at the lowest level that they fit.
         """
-        depth = len(self.validation.network.weights) - 1
-        units = [level.units for level in self.levels[:depth]]
-        if not self.linear and close_open_parts(self.probe, self.validation.network, units, self.rng):
+        if self.close(self.validation.network):
             return True
         X, (right, wrong) = self.validation.X, self.validation.right_and_wrong()
         if len(right) == 0:

@@ -22,6 +22,7 @@ _MORE_POINTS = 12  # more
 _LEAST_CHANGE = 1e-3  # of an output by unknowns of size 1, over the largest one
 _LEAST_EXPLAINED = 0.6  # share of the outputs: at others units may be missing
 _LOSS_SCALE = 1e-3  # residual over the median one of the first guess, above which it counts by its size
+_NEAR = 1e-3  # residual over the median one of the first guess, up to which a sample is fitted exactly then
 _STEPS = 60  # of a fit (budget)
 
 
@@ -75,15 +76,17 @@ def _fitted(network, parts, samples, explained, rng):
     n = sum(V.shape[1] for *_, V in parts)
     scale = np.median(np.abs(network(samples.X) - samples.F))
 
-    def residual(theta):
-        return (_changed(network, parts, theta)(samples.X) - samples.F).ravel() / scale
+    def residual(theta, X, F):
+        return (_changed(network, parts, theta)(X) - F).ravel() / scale
 
     for start in [np.zeros(n), *rng.standard_normal((TRIES, n))]:
         check_deadline()
-        fit = least_squares(
-            residual, start, loss="soft_l1", f_scale=_LOSS_SCALE, max_nfev=_STEPS, xtol=1e-15, ftol=1e-15, gtol=None
-        )
+        fit = least_squares(residual, start, loss="soft_l1", f_scale=_LOSS_SCALE, max_nfev=_STEPS, args=samples[:2])
         error = np.abs(_changed(network, parts, fit.x)(samples.X) - samples.F).max(axis=1)
-        if np.mean(error < explained) >= _LEAST_EXPLAINED:
-            return fit.x, fit.jac * scale
+        good = error < np.maximum(explained, _NEAR * scale)
+        if np.mean(good) >= _LEAST_EXPLAINED:
+            X, F, _ = samples.take(good)
+            fit = least_squares(residual, fit.x, xtol=1e-15, ftol=1e-15, gtol=None, max_nfev=_STEPS, args=(X, F))
+            if np.all(np.abs(_changed(network, parts, fit.x)(X) - F).max(axis=1) < explained[good]):
+                return fit.x, fit.jac * scale
     return None, None

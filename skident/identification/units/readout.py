@@ -74,6 +74,13 @@ class Readout:
         """Of the outputs, those that the features or the network explain."""
         return max(self.features_share, self.network_share)
 
+    def cut(self):
+        """The network less its linear part, which may stand for undetermined weights."""
+        n = 2 * self.linear.shape[1]
+        (*W, inner, outer), (*b, c, d) = self.network.weights, self.network.biases
+        weights, biases = [*W, inner[:, :-n], outer[:-n]], [*b, c[:-n], d]
+        return FeedforwardNetwork(weights, biases, self.network.activation)
+
 
 def hidden_outputs(layers, X, slope=0.0):
     """Outputs (n, m) of the last of some (leaky) ReLU layers, pairs of weights and biases, at points (n, D)."""

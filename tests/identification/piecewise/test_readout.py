@@ -3,14 +3,9 @@
 import numpy as np
 import pytest
 
-from skident.identification.units.readout import (
-    PreactivationSigns,
-    fill_undetermined,
-    hidden_outputs,
-    read_out,
-    spread_points,
-)
-from skident.network import FeedforwardNetwork
+from skident.identification.units.open_parts import close_open_parts
+from skident.identification.units.readout import read_out, spread_points
+from skident.identification.units.unit import Unit
 
 
 @pytest.mark.parametrize("widths", [(5, 6, 1), (5, 7, 6, 1), (5, 7, 6, 3)], ids=str)
@@ -42,22 +37,6 @@ def test_a_unit_that_is_always_on_is_read_as_a_pair(planted):
     np.testing.assert_allclose(found.network(X), F, atol=1e-8 * np.abs(F).max())
 
 
-def test_weights_that_are_undetermined_are_read_from_the_linear_part(planted):
-    net = planted((5, 6, 4, 1), 4)
-    W, b = [w.copy() for w in net.network.weights], [v.copy() for v in net.network.biases]
-    # The second unit is on wherever the first input is.
-    b[0][0], W[1][0, 1] = -4.0 * np.linalg.norm(W[0][:, 0]) / 2.0, 30.0
-    net.set(W, b)
-    undetermined = np.zeros((6, 4))
-    undetermined[0, 1] = -1.0
-    unknown = np.where(undetermined != 0, 0.0, W[1])
-    found = read_out(net.probe(), net.layers(1), unknown, b[1], net.rng, undetermined=undetermined)
-    X = hidden_outputs(net.layers(1), 2.0 * net.rng.standard_normal((2000, 5)))
-    if np.all((X @ unknown[:, 1] + b[1][1])[X[:, 0] > 0] > 0):
-        assert abs(found.network.weights[1][0, 1] - 30.0) < 1e-4
-    assert found.features_share > 0.9
-
-
 def test_rare_sides_are_among_the_points(planted):
     net = planted((5, 6, 4, 1), 0)
     net.set(net.network.weights, [net.network.biases[0], net.network.biases[1] - [0, 0, 0, 6.0], net.network.biases[2]])
@@ -82,44 +61,49 @@ def setting(request, planted):
     return net.set(weights, biases), request.param
 
 
-def test_a_unit_keeps_the_side_on_which_it_is_at_the_boundary(setting):
-    net, side = setting
-    W, b = net.network.weights[1].copy(), net.network.biases[1]
-    undetermined = np.zeros(W.shape)
-    undetermined[0, 0], W[0, 0] = -1.0, 0.0
-    X = 2.0 * net.rng.standard_normal((4000, 4))
-    inputs = net.pre_activations(X)[0]
-    H = np.maximum(inputs, 0.0)
-    sides = PreactivationSigns.determine(H @ W + b, H, inputs, undetermined)
-    assert sides.signs[0, 0] == side and np.count_nonzero(sides.signs) == 1
-    truth = np.where(net.pre_activations(X)[1] >= 0, 1.0, -1.0)
-    np.testing.assert_array_equal(sides.of(H @ W + b, H), truth)
-    assert sides.take(np.array([1, 2])).signs.shape == (6, 2)
+def units_of(W, b):
+    return [Unit(np.append(w, c), np.zeros((len(w) + 1, 0)), np.zeros(4)) for w, c in zip(W.T, b, strict=True)]
 
 
-def test_weights_that_no_boundary_tells_are_read_from_the_outputs(setting):
+def test_weights_that_no_boundary_tells_follow_from_outputs(setting):
     net, side = setting
     probe, signs = net.probe(), np.array([1.0, -1.0, 1.0])
-    W, b = net.network.weights[1] * signs, net.network.biases[1] * signs
-    undetermined = np.zeros(W.shape)
-    undetermined[0, 0], W[0, 0] = -1.0, 0.0
-    readout = read_out(probe, net.layers(1), W, b, net.rng, undetermined=undetermined)
-    assert readout.features_share > 0.99 and readout.network_share > 0.99 and readout.linear.shape[1] == 0
-    X = 2.0 * net.rng.standard_normal((500, 4))
-    F = probe.query(X)[0]
-    assert np.abs(readout.network(X) - F).max() < 1e-9 * np.abs(F).max()
+    units = units_of(net.network.weights[1] * signs, net.network.biases[1] * signs)
+    units[0].coef[0], units[0].V = 0.0, np.eye(7)[:, :1]
+    W, b = np.array([unit.coef[:-1] for unit in units]).T, np.array([unit.coef[-1] for unit in units])
+    readout = read_out(probe, net.layers(1), W, b, net.rng)
+    assert readout.linear.shape[1] == (side > 0)
     if side > 0:
-        found = readout.network.weights[1][0, 0]
-        np.testing.assert_allclose(found, net.network.weights[1][0, 0], atol=1e-9)
+        assert close_open_parts(probe, readout.cut(), [units_of(*net.layers(1)[0]), units], net.rng)
+    W = np.array([unit.coef[:-1] for unit in units]).T
+    readout = read_out(probe, net.layers(1), W, b, net.rng)
+    assert readout.linear.shape[1] == 0 and readout.network_share > 0.99
+    if side > 0:
+        assert abs(units[0].coef[0] - net.network.weights[1][0, 0]) < 1e-9
 
 
-def test_a_unit_that_is_off_with_an_input_is_kept_off():
-    weights, biases, points = np.array([[0.0], [1.0]]), np.zeros(1), np.array([[1.0, 3.0], [2.0, 1.0], [0.0, 5.0]])
-    undetermined = np.array([[-1.0], [0.0]])
-    H = np.array([[1e-3, 0.0], [0.0, 1.0]])
-    sides = PreactivationSigns.determine(np.array([[-1.0], [1.0]]), H, H - [[0.0, 1.0], [1.0, 0.0]], undetermined)
-    filled = fill_undetermined(
-        weights, biases, undetermined, sides, np.ones(1), np.ones((1, 1)), np.zeros((2, 1)), points
-    )
-    Z = FeedforwardNetwork([filled, np.ones((1, 1))], [biases, np.zeros(1)], "relu")(points).ravel()
-    np.testing.assert_allclose(Z, [0.0, 0.0, 5.0])
+def test_open_weights_of_lower_layers_follow_from_outputs(planted):
+    net = planted((4, 6, 5, 4, 2), 3)
+    probe, levels = net.probe(), [units_of(*layer) for layer in net.layers(3)]
+    levels[1][2].V, levels[1][4].V = np.eye(7)[:, :1], np.eye(7)[:, 2:4]
+    truth = [levels[1][2].coef.copy(), levels[1][4].coef.copy()]
+    W, b = net.layers(3)[2]
+    network = read_out(probe, net.layers(2), W, b, net.rng).network
+    weights = [W.copy() for W in network.weights]
+    weights[1][0, 2] = weights[1][2:4, 4] = 0.0
+    network = network.with_parameters(weights, network.biases)
+    levels[1][2].coef[0] = levels[1][4].coef[2:4] = 0.0
+    assert close_open_parts(probe, network, levels, net.rng)
+    for unit, coef in zip((levels[1][2], levels[1][4]), truth, strict=True):
+        assert unit.nullity == 0
+        np.testing.assert_allclose(unit.coef, coef, atol=1e-6)
+
+
+def test_open_weights_stay_open_if_they_explain_nothing(planted):
+    net = planted((4, 6, 3, 2), 3)
+    probe, levels = net.probe(), [units_of(*layer) for layer in net.layers(2)]
+    network = read_out(probe, net.layers(1), *net.layers(2)[1], net.rng).network
+    network = network.with_parameters([-network.weights[0], *network.weights[1:]], network.biases)
+    levels[1][0].V = np.eye(7)[:, :1]
+    assert not close_open_parts(probe, network, levels, net.rng)
+    assert levels[1][0].nullity == 1
