@@ -1,7 +1,5 @@
 """A network made as small as a tolerance allows."""
 
-from __future__ import annotations
-
 import functools
 import time
 from numbers import Real

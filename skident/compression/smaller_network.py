@@ -1,7 +1,5 @@
 """Compression: hidden units are removed while a refit of the rest keeps the outputs to a tolerance."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 

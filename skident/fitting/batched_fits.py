@@ -1,7 +1,5 @@
 """Batched fits of many networks: weighted samples, problems, random starts, halving, Gaussian priors."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Query design: inputs at which the hidden units of a network are not saturated."""
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.linalg
 

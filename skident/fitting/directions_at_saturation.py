@@ -1,7 +1,5 @@
 """Directions of first-layer weights that saturate, corrected by steps that leave all units but a few unchanged."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import FAR_SATURATED, FEW_ROUNDINGS, NO_EFFECT, ROUNDS

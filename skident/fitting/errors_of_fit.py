@@ -1,7 +1,5 @@
 """Standard errors of a fitted network from the residuals of the very outputs that it was fitted to."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

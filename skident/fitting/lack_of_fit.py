@@ -1,7 +1,5 @@
 """Lack-of-fit test: whether functions of the inputs explain the residuals of a fit, or they are noise."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import stats
 

@@ -1,7 +1,5 @@
 """Least squares over all parameters of a network by Levenberg-Marquardt, with its structured Gauss-Newton matrix."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, replace
 

@@ -4,8 +4,6 @@ With softplus, gelu, silu and ReLU (k = 1) a unit of the wrong sign is off by a 
 units recovers the others up to their signs, which are chosen afterwards so that the linear functions cancel.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import CONSTANT_TOL

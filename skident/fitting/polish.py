@@ -1,7 +1,5 @@
 """Polish: all weights and biases fitted to rounding error or noise, on queries where every unit is active."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget import MemoryLimitError

@@ -1,7 +1,5 @@
 """Polish of a network whose first layer saturates: directions of its weights first, then all other parameters."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import DENSE_PARAMETERS, MAX_CONDITION, OUTPUTS_PER_PARAMETER

@@ -1,7 +1,5 @@
 """Pruning of hidden units: what removing one costs, networks pruned while a fit mends them, redundant units."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 

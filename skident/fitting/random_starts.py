@@ -1,7 +1,5 @@
 """Networks of given or unknown widths fitted from random starts: wider than needed, then pruned."""
 
-from __future__ import annotations
-
 import functools
 import time
 import warnings

@@ -1,7 +1,5 @@
 """Polish of all parameters on outputs of known, unequal accuracy, of which some belong to something else."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rounding errors of a network that computes in single precision: their standard deviation at every input."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import EPS32, UNIFORM

@@ -1,7 +1,5 @@
 """Pruning by an information criterion: the number of hidden units that noisy outputs support."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

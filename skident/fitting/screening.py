@@ -4,8 +4,6 @@ The residuals and the outputs of a unit are compared after the part that a chang
 to first order is removed from both: other units make up for much of one that is missing.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.linalg
 

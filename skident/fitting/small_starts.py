@@ -1,7 +1,5 @@
 """Deep networks from wide starts with small weights: hidden layers fitted by variable projection, then pruned."""
 
-from __future__ import annotations
-
 import functools
 import time
 from dataclasses import replace

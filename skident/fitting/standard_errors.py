@@ -1,7 +1,5 @@
 """What samples determine of a network's parameters: the spectrum of the Jacobian, and standard errors."""
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.linalg
 

@@ -1,7 +1,5 @@
 """Unit replacement: a population of fits whose units are exchanged for ones that the residual calls for."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

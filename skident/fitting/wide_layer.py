@@ -1,7 +1,5 @@
 """A hidden layer fitted with many units from one random start, then reduced to those that the outputs need."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Search for the smallest network that fits samples: wide fits from many starts, pruned, over a ladder of widths."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 

@@ -1,7 +1,5 @@
 """Algorithm 1 of Allen-Zhu and Li (2020): layers are opened and distilled stage by stage as the error falls."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

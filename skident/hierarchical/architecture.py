@@ -1,7 +1,5 @@
 """Layers, connections and layer weights alpha_l of a quadratic DenseNet, with the checks of these parameters."""
 
-from __future__ import annotations
-
 import dataclasses
 import warnings
 from dataclasses import dataclass

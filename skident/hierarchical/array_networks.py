@@ -1,7 +1,5 @@
 """Quadratic DenseNets in NumPy: outputs, gradients and Jacobians of one network, or of many on the same samples."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from scipy.linalg.blas import dsyrk

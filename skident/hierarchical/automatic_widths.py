@@ -1,7 +1,5 @@
 """``widths="auto"``: exact sums of squares, or the posterior mean of wide ones stacked with kernel ridge regression."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 

@@ -1,7 +1,5 @@
 """The protocol that measures backward feature correction: layers trained alone, held fixed, and trained jointly."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

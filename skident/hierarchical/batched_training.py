@@ -1,7 +1,5 @@
 """Stochastic gradient descent of several classifiers at once: trials that select the noise, and networks to average."""
 
-from __future__ import annotations
-
 import copy
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Classification fits by L-BFGS: multinomial cross-entropy with linear readouts, and the loss of Theorem 4."""
 
-from __future__ import annotations
-
 import copy
 from operator import attrgetter
 

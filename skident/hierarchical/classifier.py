@@ -1,7 +1,5 @@
 """HierarchicalQuadraticNetClassifier: quadratic DenseNets for classification."""
 
-from __future__ import annotations
-
 import dataclasses
 from functools import partial
 from numbers import Integral, Real

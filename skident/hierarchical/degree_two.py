@@ -1,7 +1,5 @@
 """Ridge regression on all terms of degree two: a start and the signs for layer 2."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

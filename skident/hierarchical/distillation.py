@@ -1,7 +1,5 @@
 """Options, stage thresholds (eq. 4.1) and INITIAL-DISTILL of Algorithm 1 of Allen-Zhu and Li (2020)."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The distilled quadratic DenseNet of Algorithm 1 as a torch module, and its training objectives."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Base class of the hierarchical quadratic estimators: parameters, fits of all or some layers, hidden features."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import functools

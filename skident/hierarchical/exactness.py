@@ -1,7 +1,5 @@
 """Whether a fitted sum of squares is exactly the target: leave-one-out residuals at rounding level."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -1,7 +1,5 @@
 """Initial weights of the sum form by linear regression, layer by layer, instead of random starts."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import warnings

@@ -1,7 +1,5 @@
 """Least squares fits with linear readouts and a direct part, or ridge regression instead."""
 
-from __future__ import annotations
-
 import copy
 from operator import attrgetter
 

@@ -1,7 +1,5 @@
 """Model selection on held-out samples: the penalty of the sum form, and the sum form or linear readouts."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 

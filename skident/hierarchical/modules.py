@@ -1,7 +1,5 @@
 """The quadratic DenseNet of Allen-Zhu and Li (2020) as a torch module, and its activations."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Options of a fit: which layers, which form and solver, how many starts and steps."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

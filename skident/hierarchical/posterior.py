@@ -1,7 +1,5 @@
 """Posterior samples of sums of squares by Hamiltonian Monte Carlo, several chains at once."""
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.linalg
 

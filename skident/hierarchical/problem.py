@@ -1,7 +1,5 @@
 """The problem that is fitted, one attempt from one start, and the resulting fit."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import functools

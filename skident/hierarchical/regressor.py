@@ -1,7 +1,5 @@
 """HierarchicalQuadraticNet: hierarchical learning with quadratic DenseNets as a regressor."""
 
-from __future__ import annotations
-
 import warnings
 from functools import partial
 

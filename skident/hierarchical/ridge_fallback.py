@@ -1,7 +1,5 @@
 """Ridge regression instead of hidden layers when held-out samples do not support hidden layers."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from sklearn.linear_model import RidgeCV

@@ -1,7 +1,5 @@
 """Standardization of inputs and targets, and the range to which standardized inputs are clipped."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Levenberg-Marquardt and L-BFGS on the flattened parameters of a quadratic DenseNet."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Predictors that are combined by stacking: kernel ridge regression, and the middle of networks."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from scipy.optimize import nnls

@@ -1,7 +1,5 @@
 """Training by Adam or SGD in mini-batches, with input noise selected by the log loss on held-out samples."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import math

@@ -1,7 +1,5 @@
 """Fits of the paper's sum form, eq. (1.1), by least squares from several starts."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from dataclasses import dataclass

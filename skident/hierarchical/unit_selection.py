@@ -1,7 +1,5 @@
 """Widths of a sum of squares: each unit has its own penalty, and units without support are removed."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 

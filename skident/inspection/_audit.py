@@ -1,7 +1,5 @@
 """`AuditDisplay`: differences of an audit over their tolerance, and the weight changes that it would detect."""
 
-from __future__ import annotations
-
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 

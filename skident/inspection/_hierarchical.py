@@ -1,7 +1,5 @@
 """Displays of hierarchical learning: backward feature correction, and the image features of hidden units."""
 
-from __future__ import annotations
-
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 

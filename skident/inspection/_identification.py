@@ -1,7 +1,5 @@
 """`IdentificationDisplay`: seconds, queries and residual of each stage of an identification."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ._plotting import axes_pair, color_of, with_floor

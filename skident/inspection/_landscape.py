@@ -1,7 +1,5 @@
 """`LandscapeDisplay`: the loss around a certified point, and along a descent from it."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.landscape.loss_lines import loss_line

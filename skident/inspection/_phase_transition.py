@@ -1,7 +1,5 @@
 """`PhaseTransitionDisplay`: success rates against a swept size, with a logistic fit."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.special import expit
 

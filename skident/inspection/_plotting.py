@@ -1,7 +1,5 @@
 """What the Displays share: the import of matplotlib, pairs of axes, colors, logarithmic axes that show zeros."""
 
-from __future__ import annotations
-
 import numpy as np
 
 __all__ = ["EPS", "axes_pair", "color_of", "require_pyplot", "with_floor"]

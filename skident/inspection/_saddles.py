@@ -1,7 +1,5 @@
 """Displays of saddle-to-saddle training: singular values, losses with their saddles, escape speeds."""
 
-from __future__ import annotations
-
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 

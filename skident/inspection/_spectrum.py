@@ -1,7 +1,5 @@
 """`SpectrumDisplay`: the spectrum of sampled Hessians, and the distance of recovered weights from their subspace."""
 
-from __future__ import annotations
-
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 

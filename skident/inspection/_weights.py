@@ -1,7 +1,5 @@
 """`WeightRecoveryDisplay`: true against recovered weights and biases."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.network import FeedforwardNetwork

@@ -1,7 +1,5 @@
 """Levenberg-Marquardt for many shallow networks at once, with linear systems of the order of the samples."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.optim import Ending, batched_levenberg_marquardt

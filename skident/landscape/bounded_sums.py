@@ -1,7 +1,5 @@
 """Sums over samples in extended precision with rigorous bounds of their rounding errors."""
 
-from __future__ import annotations
-
 import functools
 import math
 

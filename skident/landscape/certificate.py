@@ -1,7 +1,5 @@
 """The result of certifying a point of a loss landscape: status, bounds, curvature; and the options of certificates."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 

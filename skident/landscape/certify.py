@@ -1,7 +1,5 @@
 """Certify a point of a shallow network's training: global optimum with a proof, saddle with an escape, or undecided."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.linalg.lanczos import lanczos

@@ -1,7 +1,5 @@
 """Certify a point of the landscape of a convex loss other than the squared one: logistic, Huber or Poisson."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

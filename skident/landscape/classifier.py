@@ -1,7 +1,5 @@
 """QuadraticNetClassifier: shallow networks with quadratic units and logistic loss, trained to a certified optimum."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 from numbers import Real

@@ -1,7 +1,5 @@
 """Fits of quadratic networks with logistic, Huber and Poisson losses: ridge, minimizer, factors and certificate."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -3,8 +3,6 @@
 Layouts: `X` (n, d), `y` (n,), `M` and other matrices of the space of forms symmetric (d, d); features Phi (n, p).
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Least squares over quadratic forms ``M = W^T D_v W`` by factorization and conjugate gradients; the convex problem."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Second derivatives of shallow networks' losses: Hessian products, null vectors, the most negative curvature."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.linalg import svd

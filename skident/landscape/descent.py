@@ -1,7 +1,5 @@
 """Descent on the hidden weights of a quadratic network that escapes every saddle."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

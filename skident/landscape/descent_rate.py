@@ -1,7 +1,5 @@
 """The rate at which gradient descent converges near a network that fits the data: Theorem 2.5 as a computation."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.network import get_activation

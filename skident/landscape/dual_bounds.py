@@ -1,7 +1,5 @@
 """Rigorous lower bounds of the loss by weak duality in floating point, with every rounding error bounded."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

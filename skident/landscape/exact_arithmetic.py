@@ -1,7 +1,5 @@
 """Least squares over quadratic forms in exact integer and ball arithmetic: floats are dyadic, so ranks are provable."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

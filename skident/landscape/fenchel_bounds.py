@@ -7,8 +7,6 @@ networks whose parameters have at most the norm `radius`. With weights w of the 
 the domain, and the first term is the mean of ``w_i conjugate(u_i / w_i)``.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

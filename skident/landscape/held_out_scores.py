@@ -1,7 +1,5 @@
 """Held-out scores of a quadratic network beside other models, and warnings if these are better."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 

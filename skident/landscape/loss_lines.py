@@ -1,7 +1,5 @@
 """The loss of a quadratic network along a line of hidden weights: a quartic polynomial."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -3,8 +3,6 @@
 Layouts: outputs `f`, targets `y` and dual variables `u` (n,). The conjugate is ``sup_f (u f - loss(f, y))``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Lower bounds of the loss over all quadratic networks, each proven for the exact numbers in the arrays."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

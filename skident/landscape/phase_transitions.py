@@ -1,7 +1,5 @@
 """Phase transition of training: the size at which a shallow network trains successfully from every start."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace

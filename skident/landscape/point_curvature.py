@@ -1,7 +1,5 @@
 """The certificate of a quadratic network with its lowest curvature, and the scales of slopes and curvatures."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import NO_EFFECT

@@ -1,7 +1,5 @@
 """The loss at a point, with a rigorous upper bound."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import flint

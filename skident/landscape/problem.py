@@ -4,8 +4,6 @@ A network ``x -> sum_l v_l (w_l . x)^2`` is the quadratic form of ``M = W^T D_v 
 of M. Layouts: `X` (n, d), `y` (n,), `M` and other matrices of the space of forms symmetric (d, d).
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 from numbers import Real

@@ -3,8 +3,6 @@
 Layouts: hidden weights `W` (k, d), one unit per row; output weights `v` (k,); ``M = W^T D_v W`` (d, d).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """QuadraticNetRegressor: shallow networks with quadratic units, trained to a certified global optimum."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from numbers import Real
 

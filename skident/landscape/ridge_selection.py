@@ -1,7 +1,5 @@
 """Selection of the ridge of a quadratic form by leave-one-out errors over a grid, one eigendecomposition each."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Separability of two classes by a quadratic form, which leaves the logistic loss without a minimum."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

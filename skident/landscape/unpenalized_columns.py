@@ -1,7 +1,5 @@
 """Unpenalized columns: projection of a vector off their span, and a proof of how nearly orthogonal the result is."""
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.linalg
 

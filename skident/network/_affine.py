@@ -1,7 +1,5 @@
 """Affine maps before and after a network: center and scale inputs and outputs."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.linalg import column_units

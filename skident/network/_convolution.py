@@ -1,7 +1,5 @@
 """Recognize a convolution in a dense first layer: units with equal weights on shifted supports."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

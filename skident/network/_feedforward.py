@@ -1,7 +1,5 @@
 """`FeedforwardNetwork`: the network of Definition 1 of Fiedler et al. (2021) as an immutable value."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from . import _symmetry

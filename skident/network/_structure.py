@@ -1,7 +1,5 @@
 """Structure in the weights of a network: a convolution, zeros, and networks side by side."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

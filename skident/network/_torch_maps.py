@@ -1,7 +1,5 @@
 """Affine torch modules as dense matrices: linear layers, convolutions, average pooling, batch norm in eval mode."""
 
-from __future__ import annotations
-
 import copy
 import math
 

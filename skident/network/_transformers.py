@@ -1,7 +1,5 @@
 """Determine the affine map of a fitted scikit-learn transformer from its values."""
 
-from __future__ import annotations
-
 import numpy as np
 
 _AFFINE_TOL = 1e-9  # deviation from an affine map, relative to its terms: rounding of a float64 transformer is 1e-12

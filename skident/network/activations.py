@@ -1,7 +1,5 @@
 """Activation functions with their first two derivatives, limits and symmetries."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """`Architecture`: widths and activations of a network whose weights are unknown."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from .activations import get_activation

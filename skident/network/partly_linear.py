@@ -1,7 +1,5 @@
 """Hidden layers with linear units beside the others: a linear skip connection as part of a feedforward network."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

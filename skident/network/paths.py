@@ -1,7 +1,5 @@
 """Check paths before anything is opened: a pipe would block, and a device never end."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

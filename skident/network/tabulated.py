@@ -1,7 +1,5 @@
 """Activations that are known by values alone: a piecewise polynomial between two straight lines."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

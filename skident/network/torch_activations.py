@@ -1,7 +1,5 @@
 """Elementwise torch modules for the activations that torch.nn does not have."""
 
-from __future__ import annotations
-
 import functools
 
 import torch

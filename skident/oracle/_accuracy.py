@@ -1,7 +1,5 @@
 """`Accuracy`: the standard deviation of each output's error, from its number format and its measured noise."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 

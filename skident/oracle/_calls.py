@@ -1,7 +1,5 @@
 """How a model is called: in batches of a fixed size, with one row, or with a DataFrame."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Columns by name: one place decides which DataFrames a model gets, and refuses columns that it does not know."""
 
-from __future__ import annotations
-
 import functools
 import re
 import sys

@@ -1,7 +1,5 @@
 """Central differences of a batched function for Jacobians and Hessians, each point evaluated once."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget import rows_at_once

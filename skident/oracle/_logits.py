@@ -1,7 +1,5 @@
 """Class probabilities as logits, with a bound of the error that rounding leaves in them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

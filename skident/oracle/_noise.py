@@ -1,7 +1,5 @@
 """Measure the noise of a black box's outputs: the residual of smooth fits on short lines (ECnoise)."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

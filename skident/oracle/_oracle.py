@@ -1,7 +1,5 @@
 """`Oracle`: query a black box in standardized coordinates, count the queries, check the outputs, differentiate."""
 
-from __future__ import annotations
-
 import copy
 import math
 import threading

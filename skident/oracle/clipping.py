@@ -1,7 +1,5 @@
 """Detect whether a model clips its inputs, and where."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import CONSTANT_TOL

@@ -1,7 +1,5 @@
 """`Extremes`: the largest and smallest outputs of a model so far, and the inputs that gave exactly these."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """SaddleEscapeAnalyzer: the fastest escape directions from the saddle at the origin, as estimator and transformer."""
 
-from __future__ import annotations
-
 import functools
 import warnings
 from numbers import Integral

@@ -1,7 +1,5 @@
 """What the classifier and the regressor of saddle-to-saddle training share: parameters, training, record."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

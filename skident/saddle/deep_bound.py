@@ -1,7 +1,5 @@
 """An upper bound of escape speeds for ReLU networks of every depth, from bounds of depth two."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from .shallow_escape import fastest_shallow_escape

@@ -1,7 +1,5 @@
 """Texts of convergence warnings after training, with the extrapolated step of the next escape."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

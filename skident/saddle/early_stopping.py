@@ -1,7 +1,5 @@
 """Number of epochs by early stopping: networks trained in parallel, each without some of the samples."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Methods of a fitted analyzer: escape times, deeper escape directions, and initial weights along the direction."""
 
-from __future__ import annotations
-
 from numbers import Integral, Real
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Search for fast escape directions by batched ascent: restarts, truncation, polishing; array API."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Time of gradient flow to leave the origin: closed form along an escape direction, and numerical integration."""
 
-from __future__ import annotations
-
 import math
 
 from array_api_compat import array_namespace

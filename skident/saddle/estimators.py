@@ -1,7 +1,5 @@
 """SaddleToSaddleClassifier and SaddleToSaddleRegressor: bias-free ReLU networks trained from small weights."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from scipy.special import expit, softmax

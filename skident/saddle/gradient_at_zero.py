@@ -1,7 +1,5 @@
 """Gradients of losses with respect to a network's outputs, at zero outputs."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from sklearn.utils.multiclass import check_classification_targets, type_of_target

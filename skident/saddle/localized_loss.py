@@ -9,8 +9,6 @@ at norm one. The last layer is never a variable: for any hidden layers, the best
 last hidden activations A, with the speed ``-L_0 = ||A^T G||_F``.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rank of an escape direction: rank ratios, numerical ranks, and their theoretical bounds."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

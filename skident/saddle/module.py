@@ -1,7 +1,5 @@
 """The bias-free ReLU network of saddle-to-saddle training, its input standardization and its squared error."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

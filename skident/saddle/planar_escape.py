@@ -1,7 +1,5 @@
 """The fastest escape of a depth-three ReLU network with planar inputs, exactly by linear programs; small data only."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import compress, product
 

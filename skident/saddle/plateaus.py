@@ -1,7 +1,5 @@
 """Plateaus and escapes in a curve of losses and singular values."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

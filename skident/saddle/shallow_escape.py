@@ -1,7 +1,5 @@
 """The fastest escape of a depth-two ReLU network with one output, with an upper bound by branch and bound."""
 
-from __future__ import annotations
-
 import heapq
 from dataclasses import dataclass
 from itertools import count

@@ -1,7 +1,5 @@
 """Upper bounds of a sum of ReLU terms on parts of the unit sphere, by a semidefinite relaxation."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Phases of training: saddle to saddle by gradient descent, or out of the first saddle and then Adam; with a record."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from dataclasses import dataclass

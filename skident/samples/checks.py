@@ -1,7 +1,5 @@
 """Checks of samples and warnings about fits of ReLU networks."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

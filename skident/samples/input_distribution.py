@@ -1,7 +1,5 @@
 """Distribution of the inputs: distance of columns from Gaussian ones, discrete columns, repeated samples."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import REPEATED_ROWS

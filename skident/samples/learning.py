@@ -1,7 +1,5 @@
 """A depth-2 ReLU network from samples: tensors, polish, number of units, signs, in this order."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Leave-one-out errors of a ReLU fit to first order, and a warning if another model or the mean is better."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

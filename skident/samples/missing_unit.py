@@ -1,7 +1,5 @@
 """Test whether a fitted ReLU network lacks a unit: the largest correlation of a unit with the residuals."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

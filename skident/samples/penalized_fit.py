@@ -3,8 +3,6 @@
 Few samples with noise hardly determine the weights of a unit; a prior on them costs less than fewer units.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ The paper's algorithms on tensors are in `skident.samples.paper`: `units_from_te
 `recover_scalars` (2), `fix_signs` (3), `recover_up_to_signs` (4); that of Algorithm 5 is `regress_on_ridges`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from numbers import Integral, Real
 

@@ -5,8 +5,6 @@ matter. Fitting absolute values and a linear function, the *skip*, therefore nee
 afterwards.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sums of ridge functions fitted to samples by least squares, with given ridges or from a start."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Samples (X, y) that are read in blocks of rows, in whitened coordinates."""
 
-from __future__ import annotations
-
 import copy
 import functools
 

@@ -4,8 +4,6 @@ Inside, units are rows: ``U`` (c, m, p) unit rows, ``b`` and ``a`` (c, m), for a
 products of a candidate's tensors and their derivatives are polynomials in the Gram matrix of its units.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

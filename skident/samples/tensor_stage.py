@@ -1,7 +1,5 @@
 """Directions, biases and weights of ReLU units from the Hermite coefficients of a sample."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

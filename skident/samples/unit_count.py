@@ -1,7 +1,5 @@
 """Number of units of a ReLU fit: adding and removing units while the fit improves."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Signs of ReLU units: from absolute values and a linear function to the signs with which units are active."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass, replace
 

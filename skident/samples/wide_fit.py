@@ -1,7 +1,5 @@
 """ReLU units from a fit with more units than needed and a penalty, for inputs of any distribution."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ time with all others fixed (coordinate descent), from several starts. The first 
 permutation and no sign changes, their sorted weights: it undoes any symmetry that was applied to the same module.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """`align_modules`: rearrange one torch module so that its weights, or its units' outputs, match another's."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 from dataclasses import dataclass

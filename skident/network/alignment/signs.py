@@ -1,7 +1,5 @@
 """Signs of units that maximize their similarities."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

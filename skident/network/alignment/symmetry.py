@@ -4,8 +4,6 @@ Arrays are the module's tensors by name, in float64. `factors` multiply the valu
 `orders` permute them, one array per space: unit ``order[i]`` moves to place i.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import CONSTANT_TOL, REAL_ROOT

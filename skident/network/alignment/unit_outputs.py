@@ -1,7 +1,5 @@
 """Correlate the units of two traced modules by their outputs on the same inputs."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import fx

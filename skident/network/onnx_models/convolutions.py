@@ -1,7 +1,5 @@
 """Convolutions and average pooling of ONNX graphs as dense matrices."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Read ONNX files with their external data; data outside of their folder is refused before it is opened."""
 
-from __future__ import annotations
-
 import math
 import os
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Recognize activations that a graph composes of two tensors: products, maxima, bounds, pairs of classes."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

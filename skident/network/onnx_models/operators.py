@@ -1,7 +1,5 @@
 """ONNX operators read symbolically: each extends the affine maps and activations of a tensor so far."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

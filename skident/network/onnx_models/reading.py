@@ -1,7 +1,5 @@
 """Read an ONNX graph as a chain of affine maps and activations, from its input to its one real output."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

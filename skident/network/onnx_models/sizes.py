@@ -1,7 +1,5 @@
 """Sizes of an ONNX model's tensors from its shapes, before a runtime allocates anything."""
 
-from __future__ import annotations
-
 import math
 
 from onnx import GraphProto, defs, shape_inference

@@ -1,7 +1,5 @@
 """Value of a tensor in a graph as a function of the model's inputs: affine maps and activations so far."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

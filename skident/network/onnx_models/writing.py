@@ -1,7 +1,5 @@
 """Write networks as ONNX models: one Gemm per layer, followed by its activation."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Decomposition of Hermite tensors into units: Algorithms 1, 4 and 6 of Awasthi et al. (2021)."""
 
-from __future__ import annotations
-
 import math
 from numbers import Integral
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Algorithms 4 and 5 of Awasthi et al. (2021) to the letter, on raw Hermite moments."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget import require_memory

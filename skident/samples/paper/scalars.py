@@ -5,8 +5,6 @@ W (D, m); its tensors ``T_k = E[f(x) He_k(x)]`` are packed as in :mod:`skident.l
 their order. For k >= 2 they stay the same when the sign of (w_i, b_i) changes.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

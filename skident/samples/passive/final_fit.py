@@ -1,7 +1,5 @@
 """The fit that is kept: of exact outputs the least-squares one, of noisy outputs the network of the posterior mean."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 
 import numpy as np

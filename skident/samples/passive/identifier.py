@@ -1,7 +1,5 @@
 """The estimator of feedforward networks from samples (X, y), without queries."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from dataclasses import replace

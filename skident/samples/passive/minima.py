@@ -1,7 +1,5 @@
 """Minima of the penalized fit within the noise, and fits to targets with fresh noise."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Standard errors over all minima within the noise, from fits to targets with fresh noise."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

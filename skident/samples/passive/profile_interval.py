@@ -1,7 +1,5 @@
 """Confidence interval of one parameter by the profile of the residual sum of squares, all others refitted."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.optimize import least_squares
 from scipy.stats import t as student_t

@@ -1,7 +1,5 @@
 """Undetermined parameters: Gauss-Newton matrix, first-order standard errors, kinds of columns."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

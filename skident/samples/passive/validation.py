@@ -1,7 +1,5 @@
 """Validation of a network recovered from samples: what may be claimed, and what is undetermined."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

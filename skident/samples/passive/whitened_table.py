@@ -1,7 +1,5 @@
 """A table (X, y) read in blocks of rows, with whitened inputs and standardized targets."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import COLLINEAR, REPEATED_ROWS

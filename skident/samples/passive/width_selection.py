@@ -1,7 +1,5 @@
 """Layer widths for noisy outputs: units that explain more than chance."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
