@@ -33,8 +33,6 @@ from skident.oracle.black_box import (
 
 from .smaller_network import Compression, compress_network
 
-__all__ = ["NetworkCompressor"]
-
 
 class NetworkCompressor(NetworkPredictions, ReportedEstimator):
     """The smallest network whose outputs agree with a given one around samples, to a tolerance.

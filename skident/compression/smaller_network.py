@@ -19,8 +19,6 @@ from skident.linalg import column_units, svd
 from skident.network import FeedforwardNetwork
 from skident.oracle import probabilities_from_logits
 
-__all__ = ["METRICS", "Compression", "compress_network", "compression_error", "rows_around"]
-
 METRICS = ("outputs", "probabilities", "labels")
 _OUTPUTS_PER_PARAMETER = 5  # of a refit: overdetermined, so that it generalizes between the samples
 _MAX_ROWS = 4000  # samples of a refit at most (budget)

@@ -10,18 +10,6 @@ from skident.network import FeedforwardNetwork, get_activation
 from skident.network.calculus import flatten_parameters, unflatten_parameters
 from skident.optim import BatchedNormalEquations, Ending, WorkBudget, batched_levenberg_marquardt
 
-__all__ = [
-    "BatchedNetworkFits",
-    "Halving",
-    "PenalizedNetworkFits",
-    "Prior",
-    "WeightedSamples",
-    "network_of",
-    "parameters_of",
-    "random_parameters",
-    "successive_halving",
-]
-
 _CACHE_BYTES = 2**21  # of the Jacobians formed at a time, so that they stay in the processor's cache
 _SMALLEST_START = 0.1  # factor of the first-layer weights of the smallest start: nearly linear units
 _BIAS_SCALE = 0.3  # standard deviation of the biases of starts, for pre-activations of variance 1

@@ -9,8 +9,6 @@ from skident.linalg import lapack
 
 from .standard_errors import parameter_jacobian
 
-__all__ = ["design_points", "points_for_deep_units", "rows_by_leverage", "rows_near_and_far"]
-
 _ACTIVE_RANGE = 2.5  # |pre-activation| up to which a unit is not saturated: tanh' there is 0.03
 _SATURATED_SHARE = 0.05  # of the Gauss points; a unit that is active at fewer gets points of its own
 _EXTRA_POINTS = 1.5  # per parameter of such a unit, D + 2 with its output weight

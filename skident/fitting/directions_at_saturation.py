@@ -6,8 +6,6 @@ from skident.budget.constants import FAR_SATURATED, FEW_ROUNDINGS, NO_EFFECT, RO
 from skident.linalg import lapack, svd
 from skident.oracle import NotIdentified
 
-__all__ = ["EXPONENTIAL_RATES", "correct_directions"]
-
 EXPONENTIAL_RATES = {"tanh": 2.0, "sigmoid": 1.0}  # limits are approached as exp(-rate z)
 _SPREAD = 0.5  # standard deviation of the other pre-activations, over the rate: these units bend
 _SHARE = 0.8  # units per group over outputs: their effects on the outputs must be linearly independent

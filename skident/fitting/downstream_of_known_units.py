@@ -4,8 +4,6 @@ import numpy as np
 
 from skident.budget import chunks
 
-__all__ = ["DownstreamOfKnownUnits"]
-
 
 class DownstreamOfKnownUnits:
     """``sum_n |V^T g(W^T g(lambda z_n + delta) + c) + v - y_n|^2`` over all but the pre-activations Z (n, m_1).

@@ -9,8 +9,6 @@ from skident.budget.constants import CAUCHY, MAD, TINY
 
 from .standard_errors import in_original_units, in_powers_of_two, parameter_jacobian, whitening_basis
 
-__all__ = ["FitSample", "standard_errors_of_fit"]
-
 _MAX_LEVERAGE = 0.9  # of an output on its own fit: beyond, its residual says nothing of its error
 _SKETCHED = 256  # random combinations of parameters from which leverages are computed: to 9 % each, on average
 _FLOPS_PER_ENTRY = 3.0  # operations per output and squared parameter: products with the Jacobian, and of the scores

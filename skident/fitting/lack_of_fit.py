@@ -8,8 +8,6 @@ from skident.linalg import lapack
 
 from .batched_fits import BatchedNetworkFits, WeightedSamples, network_of
 
-__all__ = ["MIN_FREEDOM", "NO_NOISE", "lack_of_fit"]
-
 NO_NOISE = 1e-3  # p-value below which residuals are not noise: false alarm rate for the right network
 
 _FUNCTION_SHARES = (0.1, 1 / 3)  # numbers of functions tried, as shares of the residual degrees of freedom

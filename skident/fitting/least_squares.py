@@ -28,8 +28,6 @@ from skident.optim import (
     one_thread,
 )
 
-__all__ = ["NetworkLeastSquares", "Stopping", "fit_network", "minimize", "weighted_problem"]
-
 _KRONECKER_FAN_IN = 200  # inputs of a layer from which blocks of single units cost more than they save
 _DENSE_COPIES = 2  # in memory at a time: the matrix and its factor
 _PASS_ARRAYS = 4  # arrays of a layer's size that tangent and adjoint passes hold: values, slopes and their changes

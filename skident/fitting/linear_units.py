@@ -10,8 +10,6 @@ from skident.budget.constants import CONSTANT_TOL
 from skident.linalg import lapack
 from skident.network import Architecture, FeedforwardNetwork, get_activation, partly_linear
 
-__all__ = ["choose_signs", "reflection_slope", "with_linear_units"]
-
 _PROBES = np.array([0.3, 1.1, 2.7])  # pre-activations at which the slopes of g(z) - g(-z) are compared
 
 

@@ -14,8 +14,6 @@ from .least_squares import minimize, weighted_problem
 from .robust_polish import robust_polish
 from .rounding import rounding_std
 
-__all__ = ["NOISY_OUTPUTS", "polish_from_oracle", "polish_network"]
-
 _CLOSE = 1e-4  # relative residual below which a slow iteration may still be converging
 _IDLE_STEPS = 12  # steps without progress after which a fit that is not close is given up
 _NOISE_FACTOR = 4.0  # of the residual that the noise leaves of a perfect fit: more is no noise

@@ -12,8 +12,6 @@ from .directions_at_saturation import EXPONENTIAL_RATES, correct_directions
 from .errors_of_fit import FitSample
 from .polish import polish_network
 
-__all__ = ["directions_are_free", "polish_with_directions"]
-
 _THOROUGH_OUTPUTS = 6.0  # `OUTPUTS_PER_PARAMETER` of a thorough polish
 
 

@@ -12,18 +12,6 @@ from skident.network.calculus import forward_jets, output_sensitivities
 
 from .least_squares import Stopping, fit_network
 
-__all__ = [
-    "PROMISING",
-    "prune_to",
-    "prune_to_smallest",
-    "prune_units",
-    "redundant_units",
-    "removal_costs",
-    "remove_cheap",
-    "remove_unit",
-    "without_constant_units",
-]
-
 PROMISING = 4e-3  # residual of a wide fit from which pruning starts: most of those near a solution are below 2e-3
 _HOPELESS = 3e-2  # residual after a removal from which further ones do not lead back to an exact fit
 _MENDING_STEPS = 8  # of the fit after a removal: it need not end, the next removal follows (budget)

@@ -11,8 +11,6 @@ from skident.network.calculus import flatten_parameters
 
 from .least_squares import NetworkLeastSquares, minimize
 
-__all__ = ["RobustFit", "residual_scale", "robust_polish"]
-
 _SETTLED = 0.03  # decrease of the cost per parameter of a round that is the last: 0.2 standard errors
 _KEPT_FACTOR = 600  # parameters from which a factor is kept for several steps: it costs more than a step
 _FACTOR_LIMIT = 8000  # parameters from which steps are matrix-free: a matrix of 0.5 GB

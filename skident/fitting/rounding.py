@@ -5,8 +5,6 @@ import numpy as np
 from skident.budget.constants import EPS32, UNIFORM
 from skident.network import change_inputs
 
-__all__ = ["rounding_std"]
-
 
 def rounding_std(network, U, *, center=0.0, scale=1.0, eps=EPS32):
     """Standard deviation (n, m_L) of the rounding errors of a network's outputs at standardized inputs U (n, D).

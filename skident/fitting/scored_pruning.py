@@ -11,8 +11,6 @@ from skident.optim import Ending, WorkBudget, batched_levenberg_marquardt
 from .batched_fits import BatchedNetworkFits, PenalizedNetworkFits, Prior, WeightedSamples, network_of, parameters_of
 from .pruning import removal_costs, remove_unit
 
-__all__ = ["WIDE_ROUNDS", "ScoredFit", "Scoring", "half_as_wide_again", "prune_by_score", "prune_to"]
-
 _N_CANDIDATES = 3  # units of a layer, the cheapest ones, whose removal is tried (budget)
 _MAX_WASTED = 2  # removals in a row that do not improve the score
 # Of fits that are pruned to given widths: steps and survivors, all of which are pruned. The minimum of networks 6-4-1

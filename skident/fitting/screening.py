@@ -12,8 +12,6 @@ from skident.linalg import lapack
 
 from .standard_errors import parameter_jacobian
 
-__all__ = ["Unexplained", "near_planes", "screened_planes"]
-
 _SIZES = (1.0, 0.3, 0.1, 0.03)  # relative changes of the best units by which others are drawn, in turn
 
 

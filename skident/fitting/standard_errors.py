@@ -13,15 +13,6 @@ from skident.oracle import NotIdentified
 
 from .least_squares import weighted_problem
 
-__all__ = [
-    "in_original_units",
-    "in_powers_of_two",
-    "jacobian_spectrum",
-    "parameter_jacobian",
-    "standard_errors",
-    "whitening_basis",
-]
-
 _FACTOR_FLOPS = 1.0  # operations of a Cholesky factor and its inverse, in units of P^3
 
 

@@ -20,8 +20,6 @@ from skident.optim import Ending, WorkBudget, batched_levenberg_marquardt
 
 from .batched_fits import BatchedNetworkFits
 
-__all__ = ["ReplacementOptions", "replace_units"]
-
 _N_CANDIDATES = 200  # random units of which the best is added (budget)
 _SIZES = (1.0, 8.0)  # of candidates' weights, for inputs of unit variance: up to steep units
 _CANDIDATE_BIAS = 0.5  # standard deviation of candidates' biases, relative to the norm of their weights

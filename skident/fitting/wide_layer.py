@@ -15,8 +15,6 @@ from skident.optim import DenseNormalEquations, levenberg_marquardt, one_blas_th
 from skident.optim.adam import Adam, batches
 from skident.optim.damped_cholesky import damped_cholesky
 
-__all__ = ["WideFitLimits", "bytes_of_wide_fit", "fit_wide_layer", "losses_in_turn"]
-
 _WEIGHT_SIZE = 1.6  # standard deviation of a pre-activation of the start: at 0.6, fits of trained networks stall
 _RIDGE = 1e-4  # of the first output weights, relative to the units' outputs
 _ADAM_STEPS = 100_000  # of a large fit (budget): 35 s for 9,000 parameters; they leave residuals of 3e-3

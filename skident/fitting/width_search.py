@@ -21,8 +21,6 @@ from .scored_pruning import (
 )
 from .unit_replacement import ReplacementOptions, replace_units
 
-__all__ = ["SearchLimits", "WidthSearchResult", "search_weights", "search_widths"]
-
 _ONE_LAYER = (4, 9, 16, 28, 50, 90, 160)  # hidden widths tried: each 1.8 times the last
 _TWO_LAYERS = ((6, 4), (11, 8), (20, 13), (36, 24))  # `_ONE_LAYER` for two hidden layers
 _STEEP_LAYERS = ((9, 6), (14, 9), (20, 13))  # hidden widths of networks of steep units

@@ -13,8 +13,6 @@ from .distilled_net import DistilledQuadraticNet, PenalizedLogistic, PenalizedSq
 from .modules import TruncatedSquare
 from .problem import Distillation, Fit
 
-__all__ = ["run_algorithm1"]
-
 _STALL = 15  # epochs without a relevant decrease that count as a stall
 _RELEVANT = 0.98  # factor by which the objective must fall below its lowest value
 _STAGE_RATE = 0.3  # learning rate, relative to the first, below which a stall ends a stage

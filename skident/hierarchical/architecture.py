@@ -8,8 +8,6 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-__all__ = ["DenseNetArchitecture", "check_alphas", "check_connections", "check_widths", "warn_if_too_few"]
-
 
 @dataclass(frozen=True)
 class DenseNetArchitecture:

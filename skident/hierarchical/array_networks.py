@@ -6,8 +6,6 @@ from scipy.linalg.blas import dsyrk
 
 from skident.budget.constants import CHUNK_ENTRIES
 
-__all__ = ["ArrayNetworks"]
-
 _NETWORKS_AT_ONCE = 20  # 1,000 samples of their features fit into the cache
 
 

@@ -17,8 +17,6 @@ from .stacking import KernelRidgePart, MiddleOfNetworks, StackedPrediction, stac
 from .sum_fits import EXPLAINED, fit_sum
 from .unit_selection import NOISE_OF_NEXT, grown_layers, pruned_fit, unit_penalties, with_units, without_small_units
 
-__all__ = ["WIDTHS", "fit_automatic_widths"]
-
 WIDTHS = (6, 4, 3, 3)  # (k_2, ..., k_5), the most of each layer
 _GROWN_DEPTH = 3  # last layer of the sum that is grown from these widths: degree 8
 # Of sums of degree 8, 16 and 32, narrow first: with redundant units, fits stay in minima near the truth.

@@ -9,8 +9,6 @@ from sklearn.model_selection import train_test_split
 
 from skident.metrics import feature_recovery_error, neuron_correlation
 
-__all__ = ["BackwardCorrection", "backward_feature_correction"]
-
 
 @dataclass
 class BackwardCorrection:

@@ -8,8 +8,6 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-__all__ = ["MeanOfLogits", "Trial", "train_in_parallel", "trial_logits"]
-
 # Torch's defaults of OneCycleLR and BatchNorm1d, so that networks are those that skorch would train.
 _RISING = 0.3  # fraction of the steps with a rising rate; torch's default
 _FIRST_RATE = 1.0 / 25.0  # relative to the largest; torch's default

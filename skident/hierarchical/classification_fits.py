@@ -13,8 +13,6 @@ from .problem import Attempt, Fit
 from .solvers import fit_lbfgs, set_trainable
 from .sum_fits import regressed_signs, repeated_minimum
 
-__all__ = ["fit_cross_entropy", "fit_theorem4"]
-
 _SHARPNESS = (1.0, 4.0, 16.0)  # v of Theorem 4, increasing: the last is the fit
 _L2 = 1e-3  # default of cross-entropy; not tuned, of the order of the grid for least squares
 _L2_OF_THEOREM4 = 1e-5  # default; small, since the planted sum is in the class and only its scale must be bounded

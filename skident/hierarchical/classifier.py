@@ -21,8 +21,6 @@ from .options import LayerPlan, Method
 from .scaling import TargetScaling
 from .stochastic_fits import NoiseSelection
 
-__all__ = ["HierarchicalQuadraticNetClassifier"]
-
 # Small tables: at three times the rate, three eighths of the epochs have an equal mean accuracy on seven tables of 150
 # to 570 samples (within 0.001); on the digits of other writers fewer epochs lose 0.004.
 _SHORT_TRAINING = (0.15, 30)  # largest rate of SGD, and epochs (budget)

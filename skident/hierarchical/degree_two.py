@@ -6,8 +6,6 @@ import torch
 from skident.budget.constants import LARGEST_ORDER
 from skident.linalg.kernel_ridge import ridge_path
 
-__all__ = ["signed_root", "start_from_degree_two"]
-
 _RIDGES = np.logspace(-10, 2, 25)  # relative to the trace of the kernel, half decades from rounding on
 _LEAST_EIGENVALUE = 1e-3  # relative to the largest: units with zero weights would have zero gradient and stay there
 _SMALL_EIGENVALUE = 1e-2  # relative to the largest: a negative one below it is the regression's error

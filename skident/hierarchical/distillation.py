@@ -9,8 +9,6 @@ import torch
 
 from .degree_two import signed_root
 
-__all__ = ["Algorithm1Options", "LayerRule", "check_options", "initial_distill", "layer_rules"]
-
 
 @dataclass(frozen=True)
 class Algorithm1Options:

@@ -7,8 +7,6 @@ from torch import nn
 
 from .modules import LayerInputs, TruncatedSquare
 
-__all__ = ["DistilledQuadraticNet", "PenalizedLogistic", "PenalizedSquares", "SharpenedNet"]
-
 
 class DistilledQuadraticNet(LayerInputs):
     """The re-parameterized learner of eqs. (2.1) and (2.2): wide W_l for training, small K_l that distill them.

@@ -32,8 +32,6 @@ from .scaling import input_range, input_scaling
 from .stochastic_fits import InputNoise, fit_stochastic
 from .sum_fits import EXPLAINED
 
-__all__ = ["QuadraticDenseNetBase"]
-
 _CHUNK = 20_000  # samples per forward pass (memory)
 # Defaults of the solvers that skorch runs.
 _RATES = {"sgd": 0.05, "adam": 0.01, "algorithm1": 0.01}  # largest learning rates

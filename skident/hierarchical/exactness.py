@@ -7,8 +7,6 @@ from skident.budget.constants import CHUNK_ENTRIES
 
 from .solvers import jacobian
 
-__all__ = ["is_exact", "leverages"]
-
 _RESIDUAL_TOL = 1e-7  # largest residual relative to the robust scale: a tenth of the error that `exact_` promises
 _MAX_LEVERAGE = 0.999  # above, a sample is fitted by parameters that no other sample determines
 _SAME_SAMPLE = 1e-3  # standard deviations of the inputs within which samples count as repeated

@@ -14,8 +14,6 @@ from .degree_two import signed_root
 from .problem import copy_layers
 from .solvers import jacobian, set_trainable
 
-__all__ = ["RIDGES", "can_regress", "n_columns", "regress_layers", "regress_top_layer", "regressable_layers"]
-
 # Relative to columns of norm one, one start each: damps products of inputs that the layers below nearly span.
 RIDGES = (1e-7, 1e-5)
 _MAX_COLUMNS = 1500  # more take longer than random starts (budget)

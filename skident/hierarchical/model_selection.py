@@ -15,8 +15,6 @@ from .scaling import clipped_inputs, robust_scaling
 from .solvers import set_trainable
 from .sum_fits import EXPLAINED, fit_sum
 
-__all__ = ["fit_auto", "fit_penalized_sum", "with_selected_penalty"]
-
 # Penalties relative to robustly scaled targets. Half decades in the range that helps targets with noise of 0.3 standard
 # deviations; tuned on seeds 0 to 9 of make_hierarchical_target(10, (3, 2)), 600 samples.
 _L2_GRID = (0.0, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)

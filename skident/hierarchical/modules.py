@@ -6,8 +6,6 @@ import numpy as np
 import torch
 from torch import nn
 
-__all__ = ["LayerInputs", "QuadraticDenseNet", "ScaledLogits", "TiltedSquare", "TruncatedSquare"]
-
 
 class TruncatedSquare(nn.Module):
     """``z^2`` up to ``|z| = bound``, constant ``2.2 bound^2`` from ``|z| = 2 bound`` on, smooth and monotone between.

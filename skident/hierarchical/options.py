@@ -7,8 +7,6 @@ from skident.base.progress import StageLog
 
 from .solvers import LEAST_SQUARES
 
-__all__ = ["STOCHASTIC", "LayerPlan", "Method", "SolverOptions"]
-
 STOCHASTIC = ("adam", "sgd")  # solvers
 
 

@@ -5,8 +5,6 @@ import scipy.linalg
 
 from skident.budget.constants import RIDGE_OF_PRODUCTS
 
-__all__ = ["PosteriorChains"]
-
 _LEAPFROG_STEPS = 8  # per iteration (budget)
 _THINNING = 6  # iterations per sample: neighbors are alike, and each sample costs a pass in predictions
 _FIRST_STEP = 0.1  # in units of the Gauss-Newton posterior; adapted in the warm-up

@@ -17,8 +17,6 @@ from .modules import QuadraticDenseNet
 from .scaling import InputScaling, TargetScaling
 from .solvers import WeightedSamples
 
-__all__ = ["Attempt", "Distillation", "Fit", "Problem", "copy_layers", "exploding_layer", "require_finite"]
-
 
 @dataclass(frozen=True)
 class Problem:

@@ -22,8 +22,6 @@ from .model_selection import fit_auto, fit_penalized_sum
 from .options import STOCHASTIC, LayerPlan, Method
 from .scaling import target_scaling
 
-__all__ = ["HierarchicalQuadraticNet"]
-
 _MAX_WEIGHTS_OF_LM = 1500  # above, L-BFGS: a step of Levenberg-Marquardt costs O(n P^2 + P^3)
 _FITS = {"auto": fit_auto, "sum": fit_penalized_sum, "linear": fit_linear}  # by readout
 

@@ -9,8 +9,6 @@ from skident.linalg import column_units
 
 from .problem import Fit
 
-__all__ = ["fit_ridge_only", "has_few_samples", "prefers_ridge", "ridge_error"]
-
 _RIDGES = np.logspace(-2, 6, 17)  # half decades, relative to standardized targets: from no shrinkage to zero weights
 _MARGIN_OF_RIDGE = 0.03  # relative squared error by which ridge regression must be better than hidden layers
 _FACTOR_OF_LAYERS = 1.5  # by which hidden layers must be better than ridge regression if there are few samples

@@ -7,16 +7,6 @@ import torch
 
 from skident.linalg import column_units
 
-__all__ = [
-    "InputScaling",
-    "TargetScaling",
-    "clipped_inputs",
-    "input_range",
-    "input_scaling",
-    "robust_scaling",
-    "target_scaling",
-]
-
 # Standard deviations, for networks with batch norm: rare outliers would dominate the batch statistics.
 _INPUT_BOUND = 3.0
 _SIGNIFICANT_MEAN = 5.0  # standard errors up to which a mean counts as zero: false alarms below 1e-6 per input

@@ -11,17 +11,6 @@ from skident.optim import DenseNormalEquations, LeastSquaresResult, give_up_when
 
 from .array_networks import ArrayNetworks
 
-__all__ = [
-    "LEAST_SQUARES",
-    "WeightedSamples",
-    "fit_lbfgs",
-    "fit_least_squares",
-    "fit_least_squares_by_lbfgs",
-    "jacobian",
-    "set_trainable",
-    "warm_start_readout",
-]
-
 # Factors of l2 per kind of block. Almost none for the direct part: it is the linear model, and should not shrink.
 _PENALTY_FACTORS = {"weights": 1.0, "readouts": 1.0, "direct": 0.01}
 _LBFGS_STEPS = 8  # steps of L-BFGS per step of Levenberg-Marquardt (budget)

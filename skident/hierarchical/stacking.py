@@ -7,8 +7,6 @@ from torch import nn
 
 from skident.linalg.kernel_ridge import ridge_path
 
-__all__ = ["KernelRidgePart", "MiddleOfNetworks", "StackedPrediction", "stacking_weights"]
-
 _SCALES = (0.1, 0.3, 1.0, 3.0)  # of the squared distance, divided by the number of inputs
 _RIDGES = np.logspace(-6, 2, 17)  # relative to the mean eigenvalue, one: half decades
 _MAX_SAMPLES = 3000  # of kernel ridge regression: O(n^3) (budget)

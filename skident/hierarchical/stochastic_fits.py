@@ -19,8 +19,6 @@ from .problem import Fit
 from .solvers import set_trainable
 from .sum_fits import regressed_signs
 
-__all__ = ["InputNoise", "NoiseSelection", "fit_stochastic", "select_noise"]
-
 _ENOUGH_SAMPLES = 300  # from here on a single third is held out (budget): the error of an accuracy is below .05
 _N_AVERAGED = 3  # networks with averaged logits: accuracy on digits of other writers is 0.005 higher than that of one
 _SHORTER = 0.75  # fraction of the epochs for the trainings that select the noise (budget)

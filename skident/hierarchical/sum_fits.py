@@ -20,8 +20,6 @@ from .problem import Attempt, Fit
 from .scaling import robust_scaling
 from .solvers import set_trainable
 
-__all__ = ["EXPLAINED", "fit_sum", "regressed_signs", "repeated_minimum"]
-
 # Relative losses, of weighted samples.
 EXPLAINED = 1e-10  # below: the sum explains the data; far above rounding (1e-30), far below what noise leaves
 _ALL_RECOVERED = 1e-20  # below: the layers added to a given start are recovered too, however small their alpha

@@ -11,8 +11,6 @@ from .degree_two import start_from_degree_two
 from .problem import copy_layers
 from .solvers import set_trainable
 
-__all__ = ["NOISE_OF_NEXT", "grown_layers", "pruned_fit", "unit_penalties", "with_units", "without_small_units"]
-
 _FIRST_L2 = (0.1,)  # of layer 2, whose residual is all that the layers above contribute
 _NEXT_L2 = (1e-3, 1e-4)  # of a new layer: larger penalties set it to zero
 _STARTS = 2  # of each layer after the first (budget)

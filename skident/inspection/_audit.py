@@ -5,8 +5,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._plotting import axes_pair, color_of
 
-__all__ = ["AuditDisplay"]
-
 _MIN_EXCESS = 1e-3  # smaller differences over their tolerance are drawn as this, on the logarithmic axis
 
 

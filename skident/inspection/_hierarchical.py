@@ -5,8 +5,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._plotting import axes_pair, color_of, require_pyplot
 
-__all__ = ["BackwardCorrectionDisplay", "LayerFeatureDisplay"]
-
 _MIN_ERROR = 1e-16  # smaller errors are drawn as this, on the logarithmic axis
 
 

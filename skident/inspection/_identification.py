@@ -4,8 +4,6 @@ import numpy as np
 
 from ._plotting import axes_pair, color_of, with_floor
 
-__all__ = ["IdentificationDisplay"]
-
 
 class IdentificationDisplay:
     """Seconds, queries and residual of the stages of an identification.

@@ -6,8 +6,6 @@ from skident.landscape.loss_lines import loss_line
 
 from ._plotting import axes_pair, color_of
 
-__all__ = ["LandscapeDisplay"]
-
 
 class LandscapeDisplay:
     """The loss along a descent direction of a point, and along the descent that starts there.

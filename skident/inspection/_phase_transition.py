@@ -5,8 +5,6 @@ from scipy.special import expit
 
 from ._plotting import color_of, require_pyplot
 
-__all__ = ["PhaseTransitionDisplay"]
-
 
 class PhaseTransitionDisplay:
     """Success rates against the swept size, with the fitted logistic curve.

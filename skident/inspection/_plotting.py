@@ -2,8 +2,6 @@
 
 import numpy as np
 
-__all__ = ["EPS", "axes_pair", "color_of", "require_pyplot", "with_floor"]
-
 EPS = float(np.finfo(np.float64).eps)  # smaller errors are rounding, and are drawn as this
 
 # Okabe and Ito's colors, which are distinct for all kinds of color vision, in the order of the layers.

@@ -5,8 +5,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._plotting import color_of, require_pyplot
 
-__all__ = ["EscapeDisplay", "SingularSpectrumDisplay"]
-
 
 def _training_record(estimator, caller):
     """`history_` and `saddles_` of a fitted estimator."""

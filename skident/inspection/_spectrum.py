@@ -5,8 +5,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._plotting import EPS, axes_pair, color_of, with_floor
 
-__all__ = ["SpectrumDisplay"]
-
 _SPURIOUS = 0.1  # 1 - phi above which the power method rejects a vector as a spurious maximum
 
 

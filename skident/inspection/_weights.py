@@ -6,8 +6,6 @@ from skident.network import FeedforwardNetwork
 
 from ._plotting import EPS, axes_pair, color_of, with_floor
 
-__all__ = ["WeightRecoveryDisplay"]
-
 
 class WeightRecoveryDisplay:
     """True against recovered weights and biases of a network, and their errors.

@@ -4,8 +4,6 @@ import numpy as np
 
 from skident.optim import Ending, batched_levenberg_marquardt
 
-__all__ = ["TRAINING", "train_shallow_batch"]
-
 TRAINING = Ending(max_iter=300, target=1e-8, damping=1e-2, max_damping=1e12)
 
 

@@ -9,8 +9,6 @@ from skident.linalg import svd
 
 from .problem import LossTerms, exact_offsets
 
-__all__ = ["BoundedSums", "gamma", "norm_upper_bound", "normalized", "precisions", "inflated", "deflated"]
-
 # IEEE formats only: the bounds below are those of operations that are rounded correctly.
 _EXTENDED = np.longdouble if np.finfo(np.longdouble).nmant in (63, 112) else np.float64
 # Multiplications in extended precision (budget).

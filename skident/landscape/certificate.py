@@ -9,8 +9,6 @@ from skident.base.report import ReportMixin
 
 from .problem import NO_TERMS, LossTerms
 
-__all__ = ["CertificateOptions", "Curvature", "LandscapeCertificate", "Proof", "certificate_of"]
-
 _REASONS = {
     "global": "the loss {loss:.3e} is within {gap:.1e} of a proven lower bound ({how})",
     "saddle": "no slope (gradient {gradient_norm:.1e}), but the loss has curvature {curvature:.3e} along "

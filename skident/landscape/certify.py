@@ -16,8 +16,6 @@ from .point_loss import point_loss
 from .problem import NO_TERMS, QuadraticProblem
 from .quadratic_form import OutputSigns, check_point, quadratic_form
 
-__all__ = ["certify_quadratic", "certify_smooth", "landscape_certificate"]
-
 _ACCURACY = 0.02  # of the loss, relative to the gap that counts as zero
 _USUAL = CertificateOptions()
 

@@ -9,8 +9,6 @@ from .fenchel_bounds import dual_candidates, dual_lower_bound, loss_upper_bound
 from .point_curvature import form_certificate
 from .quadratic_form import OutputSigns, quadratic_form, weight_gradient
 
-__all__ = ["certify_convex_loss"]
-
 _SLACK = 0.5  # share of the gap that counts as zero that a finite radius may cost
 _RADII = 1000.0  # times the norm of the parameters: the least radius of a proof without ridge
 _USUAL = CertificateOptions()

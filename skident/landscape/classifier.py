@@ -26,8 +26,6 @@ from .convex_loss_fits import RidgeGrid, fit_convex_loss, ridge_terms, select_ri
 from .losses import LogisticLoss
 from .separation import find_separation
 
-__all__ = ["QuadraticNetClassifier"]
-
 _SEPARATING_RIDGE = 1e-6  # where the classes are separable: small enough for a large margin, large enough for a solver
 
 

@@ -13,8 +13,6 @@ from .losses import Huber, checked_loss
 from .problem import LossTerms
 from .quadratic_form import factorize
 
-__all__ = ["RidgeGrid", "fit_convex_loss", "fit_targets", "ridge_terms", "select_ridge", "selection_samples"]
-
 _ALPHAS = tuple(10.0 ** np.arange(-5.0, 1.0, 0.75))  # ridges to choose from, for standardized inputs
 _LINEAR_WEIGHTS = (1.0, 10.0, 100.0)  # as `_ALPHAS`
 _SELECTION_STEPS = 12  # Newton steps per ridge, from the solution of the one before (budget)

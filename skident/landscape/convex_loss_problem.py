@@ -14,8 +14,6 @@ from skident.linalg import smat, svec_outer
 
 from .problem import NO_TERMS
 
-__all__ = ["ConvexLossProblem", "GeneralizedLinear", "minimize_glm"]
-
 _MOST_FEATURES = 2**29  # entries of the features (budget): 4 GB
 _MOST_STEPS = 400  # Newton steps (budget); 10 to 30 are usual
 _SLOPE_ROUNDINGS = 8.0  # times eps and the slopes' scale: a gradient that rounding hides

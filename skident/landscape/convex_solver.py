@@ -10,8 +10,6 @@ from skident.budget.constants import BLOCK_ENTRIES, CONSTANT_TOL, NULL_EIGENVALU
 from skident.linalg import smat, svec, svec_outer
 from skident.optim import conjugate_gradients
 
-__all__ = ["ConvexSolution", "QuadraticSystem", "least_squares_size", "solve_convex"]
-
 _SINGLE_PRECISION_FROM = 1500  # order of the preconditioner's factor; single precision is three times faster
 # Reciprocal condition numbers from which a rank decision is safe: about 5000 eps, and 100 eps of single precision.
 _SAFE_RCOND = {np.float64: 1e-12, np.float32: 1e-5}

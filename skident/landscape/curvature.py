@@ -4,17 +4,6 @@ import numpy as np
 
 from skident.linalg import svd
 
-__all__ = [
-    "form_hessian_product",
-    "null_vectors",
-    "explicit_directions",
-    "loss_derivatives",
-    "quadratic_curvature_bound",
-    "quadratic_product",
-    "rayleigh",
-    "shallow_hessian_product",
-]
-
 # Singular values of a block of hidden weights, relative to the largest, below which a rank is missing: L-BFGS leaves
 # units without effect at about the root of its tolerance.
 _NULL_TOL = 1e-4

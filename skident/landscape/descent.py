@@ -13,8 +13,6 @@ from .curvature import form_hessian_product, null_vectors
 from .loss_lines import loss_quartic, quartic_minimum
 from .quadratic_form import OutputSigns, factorize, quadratic_form, weight_gradient
 
-__all__ = ["block_escape", "descend", "newton_step", "polished_form"]
-
 _CHUNK = 100  # L-BFGS steps between two estimates of the remaining number
 _MAX_REMAINING = 150  # estimated remaining L-BFGS steps from which conjugate gradients in M are faster
 _MEMORY = 20  # pairs of L-BFGS: twice scipy's default, since the Hessian is nearly singular along rotations

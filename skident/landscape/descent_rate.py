@@ -6,8 +6,6 @@ from skident.network import get_activation
 
 from .quadratic_form import check_point
 
-__all__ = ["descent_rate"]
-
 
 def descent_rate(W, v, X, *, activation):
     """Largest step size of gradient descent at a network, and the factor by which its loss falls per step there.

@@ -13,8 +13,6 @@ from .exact_arithmetic import independent_inputs
 from .quadratic_form import BOTH_SIGNS
 from .unpenalized_columns import unpenalized_columns
 
-__all__ = ["LeastSquaresBound", "dual_bound", "least_squares_bound", "one_sign_bound"]
-
 
 def dual_bound(problem, u, signs=BOTH_SIGNS, dtype=None):
     """Proven lower bound of f over all M that units of these signs can form, from any vector u (n,).

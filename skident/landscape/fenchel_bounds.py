@@ -16,8 +16,6 @@ from skident.budget.constants import EPS, NULL_EIGENVALUE
 
 from .quadratic_form import quadratic_form
 
-__all__ = ["DualBound", "dual_candidates", "dual_lower_bound", "loss_upper_bound"]
-
 _BITS = 52  # of the dual variables, so that their sum is exact as integers
 _EVALUATION = 16.0  # roundings (eps) of a loss or a conjugate, relative to the magnitudes of its terms
 _BLOCK = 512  # samples per partial sum: rounding grows with this and the number of blocks

@@ -11,8 +11,6 @@ from skident.budget.constants import CONSTANT, WORSE_THAN_LINEAR
 
 from .ridge_selection import linear_errors
 
-__all__ = ["HeldOutScores", "held_out_scores", "linear_score", "warn_of_model_class", "warn_of_rounded_targets"]
-
 
 @dataclass(frozen=True)
 class HeldOutScores:

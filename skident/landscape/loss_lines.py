@@ -9,8 +9,6 @@ from skident.budget.constants import REAL_ROOT
 from .problem import QuadraticProblem
 from .quadratic_form import check_point, quadratic_form, weight_gradient
 
-__all__ = ["LossLine", "loss_line", "loss_quartic", "quartic_minimum"]
-
 _N_STEPS = 101  # points of a plotted line
 
 

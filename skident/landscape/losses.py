@@ -10,8 +10,6 @@ from scipy.special import expit, xlog1py, xlogy
 
 from skident.budget.constants import LARGEST_EXPONENT
 
-__all__ = ["Huber", "HuberLoss", "LogisticLoss", "PoissonLoss", "checked_loss"]
-
 # Change of ``(1 - p) log(1 - p)`` by a rounding of p, over that rounding, divided by the 16 roundings of an evaluation:
 # at most ``|log eps|`` / 16.
 _ROUNDED_SHARE = 3.0

@@ -10,8 +10,6 @@ from .descent import polished_form
 from .dual_bounds import dual_bound, least_squares_bound, one_sign_bound
 from .exact_arithmetic import exact_least_loss, exact_order, repeated_inputs_bound
 
-__all__ = ["LowerBound", "lower_bound"]
-
 _LEAST_SQUARES = "least squares over all quadratic forms"
 # Where the rounding of a bound in floating point is below this share of the gap that counts as none, balls add nothing.
 _TIGHT = 1e-2

@@ -16,8 +16,6 @@ from skident.optim import in_order
 
 from .batch_training import TRAINING, train_shallow_batch
 
-__all__ = ["PhaseTransition", "TrainingTrials", "fit_transition", "phase_transition"]
-
 # Half the 95 % quantile of chi-squared with one degree of freedom: the drop of the log-likelihood at an interval's end.
 _DROP = 1.920729
 

@@ -9,8 +9,6 @@ from .certificate import Curvature, certificate_of
 from .curvature import explicit_directions, quadratic_curvature_bound, quadratic_product, rayleigh
 from .quadratic_form import OutputSigns, weight_gradient
 
-__all__ = ["FLAT", "STATIONARY", "form_certificate"]
-
 # Relative to the scales at W = 0: about the root of the rounding of a loss, 1e-8, times ten to a hundred.
 STATIONARY = 1e-6  # slopes that count as zero
 FLAT = 1e-7  # curvatures that count as zero

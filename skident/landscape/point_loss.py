@@ -9,8 +9,6 @@ from flint import arb, arb_mat
 from .bounded_sums import BoundedSums, collinearity, gamma, inflated, norm_upper_bound, normalized, precisions
 from .exact_arithmetic import remaining_square, rounded_down
 
-__all__ = ["PointLoss", "point_loss"]
-
 # Bits: five factors of 53 each, and as much again for what cancels.
 _PRECISION = 600
 # Products in balls that take about a second.

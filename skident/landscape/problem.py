@@ -12,8 +12,6 @@ import numpy as np
 
 from skident.linalg import svd
 
-__all__ = ["LossTerms", "NO_TERMS", "QuadraticProblem", "exact_offsets"]
-
 _LARGE = 4.0  # means beyond this many standard deviations are offsets; below, subtracting them gains no digits
 _SMALLEST = 1e-290  # standard deviation; below, its power of two would underflow
 # Singular values of the inputs below this many roundings of the largest count as zero.

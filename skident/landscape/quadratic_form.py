@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["BOTH_SIGNS", "OutputSigns", "check_point", "factorize", "quadratic_form", "weight_gradient"]
-
 
 @dataclass(frozen=True)
 class OutputSigns:

@@ -30,8 +30,6 @@ from .problem import LossTerms, QuadraticProblem
 from .quadratic_form import factorize, quadratic_form
 from .ridge_selection import leave_one_out_ridge
 
-__all__ = ["QuadraticNetRegressor"]
-
 _ALONG_OUTPUTS = ("scale_", "quadratic_form_", "coef_", "intercept_")
 _LISTS = ("solver_", "history_")
 

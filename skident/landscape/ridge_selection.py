@@ -11,8 +11,6 @@ from skident.optim import best_of
 
 from .convex_solver import QuadraticSystem, solve_convex
 
-__all__ = ["RidgeSelection", "leave_one_out_ridge", "linear_errors", "relevance"]
-
 ALPHAS = np.logspace(-8, 3, 45)  # four per decade
 LINEAR_WEIGHTS = (1.0, 10.0, 100.0, 1000.0)  # decades: linear terms penalized as much as quadratic ones, or less
 # Ridges of linear terms alone, for the model that a quadratic part must beat.

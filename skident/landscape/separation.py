@@ -6,8 +6,6 @@ import numpy as np
 import scipy.sparse
 from scipy.optimize import linprog
 
-__all__ = ["Separation", "find_separation"]
-
 _ROUNDINGS = 4.0  # times eps and the number of terms: the rounding of an output, relative to its terms' magnitudes
 _LARGEST_PROGRAM = 2e6  # entries of the linear program (budget): seconds
 _PROGRAM_TOL = 1e-7  # tolerance of the linear program, for margins of at most 1

@@ -7,8 +7,6 @@ from skident.linalg import smat, svec, svec_outer
 
 from .bounded_sums import deflated, gamma, inflated, norm_upper_bound
 
-__all__ = ["UnpenalizedColumns", "unpenalized_columns"]
-
 _CHUNK = 256  # samples per product: fewer consecutive roundings than in one product
 _SHIFTS = 4  # attempts to prove definiteness, each with an offset four times smaller
 

@@ -4,8 +4,6 @@ import numpy as np
 
 from skident.linalg import column_units
 
-__all__ = ["center_outputs", "change_inputs", "change_outputs", "output_scaling"]
-
 
 def center_outputs(network):
     """The network less the mean of its outputs: the same softmax, with zero mean over the outputs.

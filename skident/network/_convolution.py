@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Convolution", "find_convolution"]
-
 _MAX_CHANNELS = 4  # of inputs whose axes are not given: images with an alpha channel
 _MIN_SHARE = 0.9  # of the units that kernels on a grid explain, below which the layer is no convolution
 _WEIGHTED_MEANS = 3  # weighted by the errors of units, which differ (tuned on convolutions 5 x 5 and stride 2)

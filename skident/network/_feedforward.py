@@ -9,8 +9,6 @@ from ._parameters import NetworkParameters
 from ._summary import Summary
 from .activations import alike
 
-__all__ = ["FeedforwardNetwork"]
-
 # Small blocks stay in cache: at D = 100, widths (200, 150, 10), Hessians in blocks of one row (3 MB) are three times
 # as fast as in blocks of 300.
 _DEFAULT_MAX_BYTES = 2**22

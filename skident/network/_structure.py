@@ -6,8 +6,6 @@ import numpy as np
 
 from ._convolution import Convolution, find_convolution
 
-__all__ = ["NetworkStructure", "structure_of"]
-
 _SPARSE = 0.5  # share of zeros from which a layer is called sparse in the text
 
 

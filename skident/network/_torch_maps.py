@@ -9,8 +9,6 @@ from torch import nn
 
 from skident.budget.constants import BLOCK_ENTRIES
 
-__all__ = ["AffineMap", "affine_map_of", "reshaped", "unreadable"]
-
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 _LINEAR_MAPS = (
     nn.AvgPool1d,

@@ -4,8 +4,6 @@ from dataclasses import dataclass, replace
 
 from .activations import get_activation
 
-__all__ = ["Architecture"]
-
 
 @dataclass(frozen=True)
 class Architecture:

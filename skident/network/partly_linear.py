@@ -10,8 +10,6 @@ from skident.linalg import svd
 
 from .activations import Activation, get_activation
 
-__all__ = ["PartlyLinear", "partly_linear", "with_linear_skip", "with_skip_of_first_layer"]
-
 
 @dataclass(frozen=True)
 class _MixedJet:

@@ -3,8 +3,6 @@
 import os
 from pathlib import Path
 
-__all__ = ["checked_destination", "checked_source"]
-
 
 def checked_source(path):
     """The path of a file to read.

@@ -7,8 +7,6 @@ from numpy.polynomial import chebyshev
 
 from .activations import Activation
 
-__all__ = ["Tabulated", "tabulate", "tabulated"]
-
 _DEGREE = 15  # of the polynomials: adaptive intervals of GELU and softplus are then one to two units long
 _LAST = 3  # coefficients of a series at whose size it has converged
 _AT_BENDS = 32.0  # error over that size at a bend in the middle of an interval: 1 / (1 - cos(pi / 15)), and rounding

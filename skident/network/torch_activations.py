@@ -5,8 +5,6 @@ import functools
 import torch
 from torch import nn
 
-__all__ = ["MODULES", "Bounded", "Clip", "Erf", "PartlyLinear", "Quadratic", "Sin", "Table"]
-
 
 class Sin(nn.Module):
     """``z -> sin(z)``.

@@ -9,8 +9,6 @@ from skident.budget.constants import CONSTANT_TOL, EPS, EPS32, FEW_ROUNDINGS, UN
 
 from ._noise import ROUNDING_ULPS, measure_noise
 
-__all__ = ["EXACT", "MAX_NOISE", "Accuracy", "Precision", "measure_accuracy", "precision_of"]
-
 MAX_NOISE = 0.02  # relative to the outputs' standard deviation; more is no noise, but steps or an unsuitable model
 _MAX_DECIMALS = 12  # more decimals of an output of order 1 are the rounding of double precision
 _EPS16 = float(np.finfo(np.float16).eps)  # spacing of half precision numbers at 1

@@ -10,8 +10,6 @@ from ._adapters import adapt, is_onnx_model, is_torch_module
 from ._columns import fitted_with_names, frames_like, is_about_names
 from ._errors import BlackBoxError
 
-__all__ = ["CalledModel", "called_as"]
-
 
 def called_as(model, X, batch_size=None, vectorized=True):
     """The model itself, or a `CalledModel` if it is called with other than arrays of any number of rows.

@@ -7,8 +7,6 @@ from collections import Counter
 
 from sklearn.utils.validation import validate_data
 
-__all__ = ["as_frame", "check_columns", "fitted_with_names", "frames_like", "is_about_names", "named_rows"]
-
 # Texts of libraries about columns that are unknown, missing or in another order. NaN: what a model that aligns columns
 # by name has in those that are missing.
 _ABOUT_NAMES = re.compile(r"feature|column|\bnan\b", re.IGNORECASE)

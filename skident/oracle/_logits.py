@@ -9,16 +9,6 @@ from skident.budget.constants import SUM_TOL
 from ._accuracy import Precision
 from ._errors import BlackBoxError
 
-__all__ = [
-    "are_probabilities",
-    "check_probabilities",
-    "logits_from_probabilities",
-    "precise_half",
-    "probabilities_from_logits",
-    "probability_bounds",
-    "probability_error",
-]
-
 _SOFTMAX_ULPS = 4.0  # roundings of ``2 + |log p|`` by a softmax and a logarithm
 _VALUE_ULPS = 2.0  # roundings of a probability itself: of the exponential, the sum and the quotient
 _GRID_ULPS = 8.0  # error of a probability computed as 1 - q or 1/2 + r, in spacings: rounding of q and its computation

@@ -7,8 +7,6 @@ from numpy.polynomial import chebyshev
 
 from skident.budget.constants import SUM_ROUNDING
 
-__all__ = ["ROUNDING_ULPS", "NoiseLevel", "above_rounding", "measure_noise"]
-
 ROUNDING_ULPS = 64  # ulps of the largest output that a network's own arithmetic may lose
 _N_POINTS = 11  # per line: 5 degrees of freedom remain for the noise
 _DEGREE = 5  # of the smooth part of a line; what a network adds to the residual falls with spacing^6

@@ -21,8 +21,6 @@ from ._parallel import ParallelQueries
 from .budget import Budget, OutOfBudgetError
 from .extremes import Extremes
 
-__all__ = ["DERIVATIVES", "Oracle"]
-
 DERIVATIVES = ("auto", "exact", "finite_difference")
 RESPONSES = ("predict", "predict_proba")
 _REPEAT_ULPS = 16.0  # ulps of the largest output by which two runs may differ: order of summation in a batch

@@ -5,8 +5,6 @@ import numpy as np
 from skident.budget.constants import CONSTANT_TOL
 from skident.optim import bisect
 
-__all__ = ["detect_clipped_inputs"]
-
 _FAR = 1e4  # standard deviations of an input: units with weight norms above 0.01 are saturated or linear there
 _CHECK_STEP = 1e-2  # standard deviations before the border at which the outputs must change at full rate
 _N_BISECTIONS = 40  # 1e4 / 2^40 = 1e-8 standard deviations

@@ -4,8 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Extremes", "Plateau"]
-
 _MAX_INPUTS = 16  # distinct inputs kept per extreme: enough to distinguish a plateau from a coincidence
 _MIN_INPUTS = 3  # distinct inputs with exactly equal extreme outputs that form a plateau
 _MAX_ENTRIES = 2**20  # entries of inputs kept in all (8 MB), with many outputs and inputs

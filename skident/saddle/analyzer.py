@@ -24,8 +24,6 @@ from .gradient_at_zero import gradient_at_zero, resolve_loss
 from .localized_loss import activations, criticality
 from .low_rank import low_rank_measures, near_rank_one_bound, rank_theorem_bound
 
-__all__ = ["SaddleEscapeAnalyzer"]
-
 _WORK = 1e10  # multiplications in all steps by default: some seconds
 _STEPS = (100, 500)  # bounds on the default number of steps (budget); 400 reach the optimum of Example 1
 

@@ -5,9 +5,6 @@ import numpy as np
 from .shallow_escape import fastest_shallow_escape
 from .shallow_relaxation import Relaxation
 
-__all__ = ["deep_escape_bound"]
-
-
 _N_SHARES = 8  # values of sigma tried: each halves the interval that holds the best one (budget)
 
 

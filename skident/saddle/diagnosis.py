@@ -6,8 +6,6 @@ import numpy as np
 
 from skident.budget.constants import ESCAPE_DROP
 
-__all__ = ["describe_plateau", "diagnose", "expected_escape"]
-
 _HARDLY_BETTER = 0.03  # R^2 or accuracy below which nothing was learned
 _DIVERGED = 2.0  # final loss relative to that of zero outputs
 _N_RECORDS = 4  # last records that the expected escape is extrapolated from

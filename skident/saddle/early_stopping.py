@@ -13,8 +13,6 @@ from skident.base.linear_reference import linear_accuracy, linear_r2
 from skident.base.predictions import added_constants
 from skident.budget.constants import ESCAPE_DROP, FEWEST_COMPARED
 
-__all__ = ["FinishRate", "StoppingOptions", "choose_epochs"]
-
 # When the held-out loss counts as past its minimum, in epochs after the escape.
 _FEWEST_EPOCHS = 100
 _PATIENCE = 40  # epochs after 1.3 times the best epoch

@@ -11,8 +11,6 @@ from skident.base.checked_data import checked_data
 from .escape_time import aligned_escape_time, flow_escape_time
 from .localized_loss import check_layers, deepened
 
-__all__ = ["EscapeDirectionMixin"]
-
 
 class EscapeDirectionMixin:
     """Methods that need only `escape_direction_` and `escape_speed_` of a fitted analyzer, not the samples."""

@@ -10,8 +10,6 @@ from skident.optim import sphere_ascent, unit_norm
 
 from .localized_loss import activations, collapse, deepened, last_layer, speed, speed_and_gradient
 
-__all__ = ["AscentOptions", "EscapeResult", "search_escape", "successive_escapes"]
-
 _N_SINGLE_UNITS = 256  # starts of the depth-two problem (budget): it is cheap
 _FEWEST_STEPS = 50  # of the depth-two ascent and of polishing
 _MAX_STEPS_OF_UNITS = 100  # of the depth-two ascent (budget)

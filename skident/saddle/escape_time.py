@@ -6,8 +6,6 @@ from array_api_compat import array_namespace
 
 from .localized_loss import loss_gradient
 
-__all__ = ["aligned_escape_time", "flow_escape_time"]
-
 # Relative growth of the norm plus rotation of the direction per step of the flow.
 _LARGEST_STEP = 0.04  # not tuned; bounds what the error estimate, of the norm alone, does not control
 _SMALLEST_STEP = 1e-6  # not shortened further: the flow slides along an activation boundary

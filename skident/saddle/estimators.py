@@ -15,8 +15,6 @@ from skident.optim import gram_work, one_thread
 from .base import ATTRIBUTES, PARAMETERS, SaddleToSaddleBase
 from .module import HalfSquaredError
 
-__all__ = ["SaddleToSaddleClassifier", "SaddleToSaddleRegressor"]
-
 _CONSTANT_TARGET = 1e-13  # relative range up to which a target is constant: about 500 eps
 
 

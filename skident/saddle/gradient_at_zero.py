@@ -4,8 +4,6 @@ import numpy as np
 import torch
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-__all__ = ["gradient_at_zero", "resolve_loss"]
-
 _LABELS = ("binary", "multiclass")
 _ZERO_GRADIENT = 1e-14  # relative to the targets: about 50 eps of centering them
 

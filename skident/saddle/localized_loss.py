@@ -16,20 +16,6 @@ from array_api_compat import array_namespace
 
 from skident.optim import unit_norm
 
-__all__ = [
-    "activations",
-    "as_matrices",
-    "best_units",
-    "check_layers",
-    "collapse",
-    "criticality",
-    "last_layer",
-    "loss_gradient",
-    "deepened",
-    "speed",
-    "speed_and_gradient",
-]
-
 
 def _relu(Z):
     return array_namespace(Z).clip(Z, min=0.0)

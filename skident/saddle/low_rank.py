@@ -7,8 +7,6 @@ import numpy as np
 
 from skident.linalg import svd
 
-__all__ = ["LowRankMeasures", "low_rank_measures", "near_rank_one_bound", "rank_ratio", "rank_theorem_bound"]
-
 _RANK_TOLERANCE = 1e-2  # singular values below this share of the largest do not count as rank
 
 

@@ -8,8 +8,6 @@ from torch import nn
 
 from skident.linalg import column_units
 
-__all__ = ["BiasFreeMLP", "HalfSquaredError", "InputScaling", "input_scaling"]
-
 _LARGEST = 3.0  # standard deviations at which inputs are clipped: columns that hardly ever vary have far outliers
 
 

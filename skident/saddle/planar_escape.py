@@ -6,9 +6,6 @@ from itertools import compress, product
 import numpy as np
 from scipy.optimize import linprog
 
-__all__ = ["PlanarEscape", "fastest_planar_escape"]
-
-
 _HIGHS_OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}  # the least HiGHS takes
 _MAX_COLUMN_ROUNDS = 100  # of column generation (budget)
 _UNUSED = 1e-12  # coefficients, whose sum is one, below which a unit is left out

@@ -6,8 +6,6 @@ import numpy as np
 from scipy.ndimage import gaussian_filter1d
 from scipy.signal import find_peaks
 
-__all__ = ["Saddle", "detect_escapes"]
-
 _NOISE_DROP = 5.0  # median deviations from the smoothed loss below which a decrease may be noise
 _LEAST_RATE = 1e-4  # of the mean rate of decrease: below it, plateaus are as flat as rounding makes them
 _EQUAL_RATES = 1e-12  # difference of log rates that count as equal: rounding

@@ -9,9 +9,6 @@ from sklearn.utils import check_random_state
 
 from .shallow_relaxation import Relaxation
 
-__all__ = ["ShallowEscape", "fastest_shallow_escape"]
-
-
 _N_STARTS = 400  # of the ascent (budget)
 _N_STEPS = 400  # of the ascent (budget)
 _FIRST_STEP = 0.3  # of the ascent, relative to the unit sphere: steps decrease geometrically to the last one

@@ -5,9 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 
-__all__ = ["Bounded", "Relaxation"]
-
-
 _MAX_STEPS = 150  # of L-BFGS per temperature (budget)
 _TEMPERATURES = (1e-2, 1e-3)  # of the smoothed eigenvalue, relative to the target: the bound is accurate to the last
 _LEAST_CURVATURE = -1.0  # log of rho |x|: below, a term's bound is above the sum of both of its sides

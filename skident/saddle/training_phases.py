@@ -12,8 +12,6 @@ from skident.training.net import Callback, Training, fit_module
 
 from .plateaus import detect_escapes
 
-__all__ = ["TrainingRun", "NormAdaptedStep", "TrainingRecord", "WeightRecorder", "saddles_of"]
-
 _N_SINGULAR_VALUES = 10  # recorded per layer: ranks of the first escapes are below
 _SHORTEST_RECORD = 5  # points of a curve in which a saddle can be detected
 

@@ -13,8 +13,6 @@ from .ridge_model import EXACT
 from .ridges import regress_on_ridges
 from .unit_count import determined_units
 
-__all__ = ["check_sizes", "said_of_classes", "warn_doubts", "warn_of_other_inputs"]
-
 _ROWS_PER_PARAMETER = 3  # up to which units are searched for where their number is not given
 _MANY_ROWS = 50  # rows from which so few distinct values are evidence, and an outlier is named
 _OUTLIER = 0.5  # excess kurtosis per row from which one row makes a column's spread: 1 if it makes all of it

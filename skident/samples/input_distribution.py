@@ -4,8 +4,6 @@ import numpy as np
 
 from skident.budget.constants import REPEATED_ROWS
 
-__all__ = ["FEW_VALUES", "SAMPLING_ERRORS", "along_a_line", "departures", "distinct_rows", "values_of_columns"]
-
 FEW_VALUES = 10  # distinct values up to which a column is discrete (statistics: none in 50 rows of a density)
 _SKEWNESS = 1.0  # of a column, from which it is not Gaussian (uniform 0, exponential 2)
 _KURTOSIS = 1.5  # excess, from which a column is not Gaussian (uniform -1.2, Laplace 3)

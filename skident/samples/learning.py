@@ -25,8 +25,6 @@ from .unit_count import (
 from .unit_signs import SignedFit, as_relu, resolve_signs, sign_values
 from .wide_fit import wide_candidate
 
-__all__ = ["LearnedReLU", "Search", "judged", "learn_relu_network"]
-
 _WORKING_ROWS = 2**17  # up to which candidates are compared; more rows enter where one of them is left
 _RESTARTS = 3  # of the tensor stage while the rank of T_2 grows
 _TENSOR_UNITS = 20  # up to which tensors are the cheaper start

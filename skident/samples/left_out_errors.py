@@ -14,8 +14,6 @@ from .input_distribution import SAMPLING_ERRORS, distinct_rows
 from .penalized_fit import MOST_UNITS, penalty_matrix
 from .ridge_model import jacobian_blocks
 
-__all__ = ["left_out_squares", "warn_of_better_models"]
-
 _MOST_PARAMETERS = 1000  # time: 2,000 P^2 products, 1 s at this size
 _MAX_LEVERAGE = 0.99  # of a sample: beyond, its error without itself is not of first order
 

@@ -8,8 +8,6 @@ from skident.budget.constants import BLOCK_ENTRIES, NO_EFFECT
 
 from .ridge_model import jacobian_of_ridges
 
-__all__ = ["MissingUnitTest", "missing_unit_test", "correlated_units"]
-
 _CANDIDATES = 1500  # random units that are tried (budget): their products take most of the time
 _FEW_CANDIDATES = 600  # `_CANDIDATES` where units are only sought (budget)
 _NEAR = 24  # units sought near each unit of the fit, which may stand for two close ones (budget)

@@ -17,8 +17,6 @@ from .ridges import RidgeFit
 from .unit_count import ROWS_PER_WEIGHT
 from .unit_signs import as_relu
 
-__all__ = ["MOST_UNITS", "is_affordable", "penalized_fit", "penalty_matrix"]
-
 MOST_UNITS = 8  # with which random starts begin (tuned on relu/few_samples)
 _FIRST_ALPHA = 2.5e-3  # penalty per sample with which the search begins, for standardized inputs and y
 _DISTINCT = 0.5  # units per input beyond which they are hardly distinct (tuned on relu/few_samples)

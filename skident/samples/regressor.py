@@ -31,7 +31,6 @@ from .paper.literal import learn_literally
 from .sample import Sample
 from .unit_signs import as_relu
 
-__all__ = ["TensorReLURegressor"]
 # Heavy tails: of a thousand times as many rows of a power law, the largest value is (z_3 / z_30)^3 times as large; z_r
 # has rank r. Ranks above one keep single outliers out, and the ratio of Gaussian tails is divided out. Narrower bounds
 # cost more: with the second power, one of 20,000 new lognormal rows was clipped for half of the networks, with up to a

@@ -11,17 +11,6 @@ import numpy as np
 
 from skident.budget.constants import MATRIX_ENTRIES
 
-__all__ = [
-    "EXACT",
-    "RidgeModel",
-    "is_exact",
-    "jacobian_blocks",
-    "jacobian_of_ridges",
-    "linear_model",
-    "squared_errors",
-    "without_ridges",
-]
-
 EXACT = 1e-20  # mean squared residual, in variances of y, that leaves nothing to explain
 
 

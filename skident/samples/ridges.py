@@ -10,8 +10,6 @@ from skident.optim import DenseNormalEquations, KrylovNormalEquations, levenberg
 
 from .ridge_model import RidgeModel, jacobian_blocks
 
-__all__ = ["Regression", "RidgeFit", "fit_ridges", "regress_on_ridges", "ridge_gram"]
-
 _ROUGH_ROWS = 8  # `ROWS_PER_PARAMETER` where fits are only compared
 _COLLINEAR = 1e-11  # eigenvalue, relative to the largest, below which columns are collinear (rounding of a Gram matrix)
 _REPLACED = 1e-6  # squared share in collinear combinations from which a ridge is part of one (rounding: 1e-10)

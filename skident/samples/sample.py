@@ -8,8 +8,6 @@ import numpy as np
 from skident.budget.constants import COLLINEAR, CONSTANT
 from skident.optim import in_order
 
-__all__ = ["Sample"]
-
 _BLOCK_NUMBERS = 2**19  # of a block of rows where no batch size is given: 4 MB
 _KEPT_NUMBERS = 2**24  # whitened rows kept in memory: 128 MB
 _STRETCH = 64  # rows that stay together when some are drawn

@@ -13,8 +13,6 @@ from skident.optim import BatchedNormalEquations, Ending, batched_levenberg_marq
 
 from .paper.scalars import relu_coefficients
 
-__all__ = ["refine_by_moments"]
-
 _BATCH_BYTES = 2**26  # of the Gauss-Newton matrices of the candidates that are treated at a time
 _FIRST_DAMPING = 1.0  # of Levenberg-Marquardt, in units of the diagonal
 # Long steps carry biases out to where a unit has no effect and cannot come back. With these three, 365 of 432 random

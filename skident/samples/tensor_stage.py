@@ -12,16 +12,6 @@ from .ridge_model import linear_model, without_ridges
 from .ridges import Regression, regress_on_ridges
 from .tensor_fit import refine_by_moments
 
-__all__ = [
-    "Curvature",
-    "TensorStage",
-    "correct",
-    "estimate_tensors",
-    "leading_eigenvectors",
-    "residual_curvature",
-    "tensor_stage",
-]
-
 _NOISE_FACTOR = 1.3  # times the edge of the spectrum that noise alone has
 _HOPELESS = 4.0  # times the loss of the best candidate, beyond which one is not considered further
 _CORRECTION_STEPS = 60  # re-estimations of the moments from residuals (budget; linear convergence)

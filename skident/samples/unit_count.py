@@ -13,20 +13,6 @@ from .ridge_model import RidgeModel, is_exact
 from .ridges import RidgeFit, fit_ridges, regress_on_ridges
 from .tensor_stage import leading_eigenvectors, residual_curvature
 
-__all__ = [
-    "ROWS_PER_WEIGHT",
-    "add_missing_units",
-    "add_ridge",
-    "criterion",
-    "determined_units",
-    "escape",
-    "further_ridge_pays",
-    "remove_ridge",
-    "remove_to",
-    "select_size",
-    "unit_penalty",
-]
-
 # Statistics: in 49 fits to 3 to 20 inputs and 2,000 to 10,000 rows, no unit that is not there gained more (seeds 100 to
 # 111 of make_relu_network; the mean gain is 2.4 per weight).
 _GAIN_PER_WEIGHT = 3.0  # noise variances

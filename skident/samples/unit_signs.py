@@ -13,8 +13,6 @@ from .ridge_model import RidgeModel, is_exact
 from .ridges import RidgeFit, fit_ridges, ridge_gram
 from .unit_count import criterion, unit_penalty
 
-__all__ = ["SignedFit", "as_relu", "resolve_signs", "sign_values"]
-
 _ALL_SIGNS = 12  # units up to which all combinations are compared
 _HALVES = 30  # up to which, where there are more of them than equations, halves of all combinations are matched
 _PAIRS = 40  # up to which pairs of changes are tried

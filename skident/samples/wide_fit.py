@@ -11,8 +11,6 @@ from skident.optim.adam import Adam, batches
 from .ridge_model import EXACT, linear_model
 from .ridges import regress_on_ridges, ridge_gram
 
-__all__ = ["WideFit", "eliminate", "fit_wide", "wide_candidate"]
-
 _WIDTH = 2  # times the units searched for
 _STEPS = 8000  # of Adam (budget; tuned on relu/large)
 _BATCH = 512  # samples per step (tuned on relu/large)

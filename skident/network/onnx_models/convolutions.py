@@ -8,8 +8,6 @@ from scipy.sparse import csr_array
 
 from .values import ENTRY, BatchTensor, unreadable
 
-__all__ = ["average_pool", "convolution", "global_average_pool"]
-
 _MAX_SIZE = 2**31  # of strides, dilations, pads and kernels: their products with positions fit into int64
 _PER_POSITION = 2**10  # multiplications that pairing a position of the kernel with one output counts as (time)
 _PER_OFFSET = 2**18  # and a position of the kernel on its own (time)

@@ -10,8 +10,6 @@ from onnx import ModelProto, TensorProto, helper
 
 from ..paths import checked_source
 
-__all__ = ["MissingDataError", "messages_of", "read_model"]
-
 _MAX_BYTES = 2**31  # of the numbers in other files: as many as a file of its own may hold
 
 

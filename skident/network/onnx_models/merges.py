@@ -10,8 +10,6 @@ from skident.budget.constants import SAME_SINGLE
 from ..activations import ACTIVATIONS, Clip, clip, get_activation, leaky_relu
 from .values import unreadable
 
-__all__ = ["NO_BOUND", "bounded", "known_activation", "largest", "pair_of_classes", "product"]
-
 NO_BOUND = 1e30  # magnitude of a bound that stands for infinity
 
 

@@ -11,8 +11,6 @@ from .convolutions import average_pool, convolution, global_average_pool
 from .merges import NO_BOUND, bounded, known_activation, largest, pair_of_classes, product
 from .values import BatchTensor, unreadable
 
-__all__ = ["KNOWN", "apply"]
-
 _ACTIVATIONS = (
     "Tanh",
     "Sigmoid",

@@ -13,8 +13,6 @@ from .operators import KNOWN, apply
 from .values import ENTRY, Allowance, BatchTensor, Step, unreadable
 from .writing import read_tables
 
-__all__ = ["gives_probabilities", "read_network"]
-
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 _DOMAINS = ("", "ai.onnx", "ai.onnx.ml")
 _MAX_NODES = 10_000  # of a graph: networks have a few per layer (time)

@@ -6,8 +6,6 @@ from onnx import GraphProto, defs, shape_inference
 
 from .files import messages_of
 
-__all__ = ["check_sizes"]
-
 _MAX_ENTRIES = 2**26  # of all tensors for one row, as many as in the largest image classifiers (memory: 512 MiB)
 
 

@@ -7,8 +7,6 @@ import numpy as np
 
 from ..activations import Activation
 
-__all__ = ["BatchTensor", "ENTRY", "Allowance", "Layer", "Step", "unreadable"]
-
 _MAX_ENTRIES = 2**25  # of an array whose size a model states in its shapes and attributes (memory: 256 MiB)
 _MAX_WORK = 2**32  # multiplications of reading a model (time: below a second)
 _WORK_PER_BYTE = 64  # multiplications more for each byte of the model: every weight may be moved some eight times

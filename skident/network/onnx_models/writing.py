@@ -10,8 +10,6 @@ from ..activations import ACTIVATIONS, Bounded, Clip, LeakyReLU, get_activation,
 from ..partly_linear import PartlyLinear
 from ..tabulated import Tabulated, tabulated
 
-__all__ = ["network_model", "read_tables", "write_model"]
-
 _OPERATOR_SET = 13  # which runtimes from 2020 on know
 _OPERATOR_SETS = {"gelu": 20, "gelu_tanh": 20, "mish": 18, "hardswish": 14}
 _KINDS = {"gelu_tanh": "Gelu", "hardswish": "HardSwish"}  # of operators, where not the name with a capital

@@ -13,8 +13,6 @@ from skident.linalg import contract_symmetric, flatten_symmetric, jennrich, join
 
 from .scalars import fix_signs, recover_scalars
 
-__all__ = ["RecoveredUnits", "decomposition_bytes", "order_for", "recover_up_to_signs", "units_from_tensors"]
-
 _CONTRACTIONS = 10  # of a tensor, in a joint pencil
 
 

@@ -14,8 +14,6 @@ from skident.samples.unit_signs import SignedFit, as_relu, sign_values
 from .decomposition import decomposition_bytes, recover_up_to_signs
 from .scalars import fix_signs
 
-__all__ = ["learn_literally", "raw_tensors"]
-
 
 def _moments(Z, y, w, orders):
     sums = []

@@ -13,8 +13,6 @@ from scipy.special import ndtr
 from skident.budget.constants import ROOT_2PI
 from skident.linalg import hermite_polynomials, symmetric_power
 
-__all__ = ["fix_signs", "population_tensors", "recover_scalars", "relu_coefficients", "term_coefficients"]
-
 _GOOD_GRAM = 1e-4  # ratio of a Gram matrix's eigenvalues from which on normal equations cost few digits
 
 

@@ -22,8 +22,6 @@ from skident.optim import Ending, WorkBudget, batched_levenberg_marquardt
 from .minima import minima_within_noise, refitted_minima, resampled
 from .width_selection import one_unit_more
 
-__all__ = ["FinalFit", "final_fit", "some_of"]
-
 _SEARCHED = 2**13  # rows at most that widths are searched on, and fits to fresh noise made on
 _RESAMPLES = 24  # fits to fresh noise: their deviation is known to 15 %
 _PRICE = 2.5  # of a parameter, see `Scoring.score`

@@ -39,8 +39,6 @@ from .validation import Evidence, PassiveReport, idle_features, judge
 from .whitened_table import Table
 from .width_selection import units_above_noise
 
-__all__ = ["PassiveNetworkIdentifier"]
-
 _HELD_OUT = 0.15  # share of held-out samples (statistics: a lack of fit of 10 % is significant)
 _FIRST_ORDER = (
     "standard errors are of first order, and too small if the noise leaves other networks: the budget ended before "

@@ -13,8 +13,6 @@ from skident.network.calculus import flatten_parameters, unflatten_parameters
 
 from .undetermined import information, standard_errors_of
 
-__all__ = ["Spread", "spread_of"]
-
 _LEVEL = 0.95  # below this quantile of a right one, a larger deviation is chance and errors of first order stay
 # Of the broadest prior's standard deviation: beyond, this prior decides more than a quarter of the information.
 _UNDETERMINED = 0.5

@@ -8,8 +8,6 @@ from skident.budget.constants import STEPS, TINY
 from skident.fitting.standard_errors import parameter_jacobian
 from skident.network.calculus import flatten_parameters, unflatten_parameters
 
-__all__ = ["profile_interval"]
-
 _DOUBLINGS = 8  # of the distance, from a half standard error: 128 of them, beyond which a side has no end
 _HALVINGS = 8  # of the last doubling: an end to 1/256 of its distance
 _LARGEST_STEP = 1e3  # first step over the root mean square parameter, if the standard error is larger or infinite

@@ -8,8 +8,6 @@ from skident.budget.constants import BLOCK_ENTRIES
 from skident.fitting.batched_fits import BatchedNetworkFits, parameters_of
 from skident.network import Architecture
 
-__all__ = ["Information", "information", "lone_rows", "standard_errors_of"]
-
 _ALONE = 0.95  # leverage; rows of planted networks have up to 0.6
 _UNSEEN = 1e-3  # of a parameter's unit vector in directions that rows do not determine
 

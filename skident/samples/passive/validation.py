@@ -13,8 +13,6 @@ from skident.network import get_activation
 
 from .undetermined import Information
 
-__all__ = ["Evidence", "PassiveReport", "idle_features", "judge"]
-
 # Noise of an exact fit: fits end at 1e-12; beside nearly parallel units other minima come as close as 1e-9.
 _EXACT = 1e-11
 _UNITS = 10.0  # of rounding of targets with an offset
