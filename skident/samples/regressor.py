@@ -22,9 +22,8 @@ from skident.budget.constants import PREDICTED_ROWS, RANGE_MARGIN, REPEATED_ROWS
 from skident.network import FeedforwardNetwork
 from skident.optim import gram_work, one_thread
 
-from .checks import check_sizes, warn_doubts, warn_of_other_inputs
+from .checks import check_sizes, warn_doubts, warn_of_better_models, warn_of_other_inputs
 from .learning import Search, learn_relu_network
-from .left_out_errors import warn_of_better_models
 from .missing_unit import missing_unit_test
 from .paper.decomposition import order_for
 from .paper.literal import learn_literally
