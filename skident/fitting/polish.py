@@ -3,7 +3,7 @@
 import numpy as np
 
 from skident.budget import MemoryLimitError
-from skident.budget.constants import EXACT_RESIDUAL, FTOL, MIN_DAMPING, SUM_ROUNDING, TINY, UNIFORM
+from skident.budget.constants import EXACT_RESIDUAL, FTOL, MIN_DAMPING, ROUNDS, SUM_ROUNDING, TINY, UNIFORM
 from skident.network import change_outputs, output_scaling
 from skident.optim import give_up_when_slow
 from skident.oracle import OutOfBudgetError, above_rounding
@@ -21,7 +21,6 @@ _NEAR = 0.1  # relative residual below which a start is so close that steps need
 _DAMPING = 1e-3  # the first one from afar
 _DAMPING_NEAR = 1e-4  # times the relative squared residual of a close start
 _NOISY_FTOL = 1e-5  # with noise the cost is about one per output: what is left to gain is less than one per parameter
-_REPEATS = 4  # further fits of a thorough polish
 _REPEAT_GAIN = 0.7  # part of the residual that each has to leave at most, or it is the last
 NOISY_OUTPUTS = 10.0  # outputs per parameter with noise: errors fall with the root of their number (budget)
 # Outputs per parameter in all rounds so far; spread and near of the new inputs. The last round is for noise only.
@@ -132,7 +131,7 @@ def polish_from_oracle(oracle, network, rng, log, *, noise=None, thorough=False)
             draw = _thorough_design(network, rng) if thorough else _design(network, spread, near, rng)
             if not samples.query(draw, max(n, 0)):
                 break
-            repeats = _REPEATS if thorough else 0
+            repeats = ROUNDS if thorough else 0
             try:
                 network, residual = _polish_repeatedly(network, samples, repeats, callback=progress, noise=noise)
             except MemoryLimitError as error:

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from skident.base.progress import StageLog
+from skident.budget.constants import MAX_STARTS, NEAR_STEPS
 
 from .array_networks import ArrayNetworks
 from .posterior import PosteriorChains
@@ -24,7 +25,6 @@ _DEEP_WIDTHS = ((3, 2), (3, 2, 2), (4, 3, 3), (3, 2, 2, 2), (4, 3, 3, 3))
 _DEEP_LOSS = 0.05  # relative squared error above which there is noise or another target (budget)
 _NO_NOISE = 1e-6  # relative squared error below which a local minimum predicts better than the posterior of degree 8
 _DEEP_SAMPLES_PER_WEIGHT = 2.0  # with fewer, most fits of degree 16 fail (budget)
-_DEEP_STARTS = 2  # those by regression, if it applies (budget)
 _POSTERIOR_WIDTHS = ((6, 4), (4, 2))  # of the posterior mean, degree 8: the first with enough samples, or the last
 _SAMPLES_PER_WEIGHT = 1.5  # with fewer, wide networks vary more than the prior of their units restrains
 _PROMISING = 1e-3  # relative loss of weighted samples below which the remaining units may be exact
@@ -36,8 +36,7 @@ _INITIAL_SIZE = 0.3  # factor of N(0, 1 / fan in) at the start of a chain: large
 _MARGIN = 0.5  # of the clipped range, in ranges: means over the posterior grow less outside the data than one network
 _CHAINS_TRIED = 6  # from which an exact fit is sought (budget)
 _SMALL_UNIT = 0.3  # mean weight norm relative to the largest in the layer, below which a unit is not counted
-_STEPS_OF_COUNTED = 40  # of Levenberg-Marquardt for the network of the counted units (budget)
-_STEPS_OF_EXACT = 100  # `_STEPS_OF_COUNTED` without penalty (budget)
+_STEPS_OF_EXACT = 100  # `NEAR_STEPS` without penalty (budget)
 _PATIENCE = 15  # steps in which the loss must halve
 
 
@@ -95,7 +94,7 @@ def _posterior_architecture(problem):
 def _deep(problem, options):
     """A sum of degree 16 or 32 that is exact or leaves little, or None; one that leaves much ends the search."""
     best = None
-    options = dataclasses.replace(options, n_starts=min(_DEEP_STARTS, options.n_starts), log=StageLog())
+    options = dataclasses.replace(options, n_starts=min(MAX_STARTS, options.n_starts), log=StageLog())
     for widths in _DEEP_WIDTHS:
         kind = dataclasses.replace(problem.architecture.up_to(len(widths) + 1), widths=widths)
         if len(kind.connections) == len(widths) and len(problem.x) >= _DEEP_SAMPLES_PER_WEIGHT * kind.n_weights:
@@ -200,7 +199,7 @@ class _Posterior:
         set_trainable(module)
         variance = _sum_of_squares(self.samples)
         penalties = unit_penalties(module, self.noise[k])
-        result = options.minimize(module, self.samples, l2=penalties, max_iter=options.n_steps(_STEPS_OF_COUNTED))
+        result = options.minimize(module, self.samples, l2=penalties, max_iter=options.n_steps(NEAR_STEPS))
         with torch.no_grad():
             loss = float(self.samples.squared_errors(module).sum()) / variance
         return module, [*[cost / variance for cost in result.history], loss]

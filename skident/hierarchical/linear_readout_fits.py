@@ -6,7 +6,7 @@ from operator import attrgetter
 import numpy as np
 import torch
 
-from skident.budget.constants import FEWEST_FOLDED, MAX_STARTS, RANGE_MARGIN
+from skident.budget.constants import FEWEST_FOLDED, MAX_STARTS, NEAR_STEPS, RANGE_MARGIN
 from skident.optim import best_of
 
 from .problem import Attempt, Fit
@@ -20,7 +20,6 @@ _L2 = 1e-2
 _INITIAL_SIZE = 0.5  # factor of N(0, 1 / fan in): squares of squares of larger weights overflow on outliers
 _INITIAL_RIDGE = 1e-2  # per sample, of the readouts at the start
 _STEPS = 100  # of Levenberg-Marquardt per start (budget)
-_VALIDATION_STEPS = 40  # per fold and l2 (budget)
 _PATIENCE = 10  # steps in which the loss must halve (budget)
 
 
@@ -76,7 +75,7 @@ def _cross_validated(problem, options, l2, folds):
     for fold in folds:
         part = problem.part(np.setdiff1d(np.arange(n), fold))
         module = _start(part)
-        options.minimize(module, part.samples(), l2=l2, max_iter=options.n_steps(_VALIDATION_STEPS), patience=_PATIENCE)
+        options.minimize(module, part.samples(), l2=l2, max_iter=options.n_steps(NEAR_STEPS), patience=_PATIENCE)
         x = clipped_inputs(problem.x[fold], part.x, 0.0 if has_few_samples(problem) else RANGE_MARGIN)
         with torch.no_grad():
             squares[fold] = ((module(x) - problem.y[fold]) ** 2).sum(dim=1).cpu()

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from skident.base.progress import StageLog
-from skident.budget.constants import FEWEST_FOLDED, PENALTY_STEPS, RANGE_MARGIN
+from skident.budget.constants import FEWEST_FOLDED, NEAR_STEPS, RANGE_MARGIN
 
 from .linear_readout_fits import fit_linear
 from .ridge_fallback import has_few_samples
@@ -69,7 +69,7 @@ def _penalty_path(problem, options, module, grid):
     module = scaling.to_standardized_(copy.deepcopy(module))
     set_trainable(module, fixed=problem.fixed)
     for l2 in grid[1:]:
-        result = options.minimize(module, samples, l2=l2, max_iter=options.n_steps(PENALTY_STEPS), patience=_PATIENCE)
+        result = options.minimize(module, samples, l2=l2, max_iter=options.n_steps(NEAR_STEPS), patience=_PATIENCE)
         history = [cost / scale for cost in result.history]
         yield scaling.to_original_(copy.deepcopy(module)), history, result.status != "max_iter"
 

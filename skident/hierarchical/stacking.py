@@ -5,6 +5,7 @@ import torch
 from scipy.optimize import nnls
 from torch import nn
 
+from skident.budget.constants import SCORE_ERRORS
 from skident.linalg.kernel_ridge import ridge_path
 
 _SCALES = (0.1, 0.3, 1.0, 3.0)  # of the squared distance, divided by the number of inputs
@@ -12,7 +13,6 @@ _RIDGES = np.logspace(-6, 2, 17)  # relative to the mean eigenvalue, one: half d
 _MAX_SAMPLES = 3000  # of kernel ridge regression: O(n^3) (budget)
 _MAX_TUNING_SAMPLES = 600  # for width and ridge: eigenvalues take ten times as long (budget)
 _CHUNK = 1000  # samples per kernel matrix, and per features of all networks (memory)
-_STANDARD_ERRORS = 2.0  # by which a weighted sum must be better than its first part: 2 % false alarms
 _LEAST_PART = 0.02  # of a part of the sum, below which it is left out: within the error of stacking
 
 
@@ -106,6 +106,6 @@ def stacking_weights(predictions, targets, sample_weights=None):
     weights = weights / max(1.0, weights.sum())
     errors = (predictions @ weights - targets) ** 2
     gain = (predictions[:, 0] - targets) ** 2 - errors
-    if gain.mean() < _STANDARD_ERRORS * gain.std() / np.sqrt(len(targets)):
+    if gain.mean() < SCORE_ERRORS * gain.std() / np.sqrt(len(targets)):
         weights, errors = np.eye(predictions.shape[1])[0], errors + gain
     return weights, float(errors.sum() / spread)

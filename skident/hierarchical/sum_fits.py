@@ -8,7 +8,7 @@ from operator import attrgetter
 import numpy as np
 import torch
 
-from skident.budget.constants import CHUNK_ENTRIES, RANGE_MARGIN, SAME_MINIMUM
+from skident.budget.constants import CHUNK_ENTRIES, DENSE_PARAMETERS, RANGE_MARGIN, SAME_MINIMUM
 from skident.optim import best_of
 
 from .degree_two import start_from_degree_two
@@ -36,7 +36,6 @@ _RESIDUAL_TOL = 1e-7  # largest residual relative to the robust scale: a tenth o
 _MAX_LEVERAGE = 0.999  # above, a sample is fitted by parameters that no other sample determines
 _SAME_SAMPLE = 1e-3  # standard deviations of the inputs within which samples count as repeated
 _NULL_EIGENVALUE = 1e-12  # of the Gram matrix, relative to the largest: rounding of P = 3000 products, about 4000 eps
-_MOST_EIGENVALUES = 3000  # the eigenvalues of more take longer than the fit (budget)
 
 
 def fit_sum(problem, options, l2="auto", hopeless=None):
@@ -189,7 +188,7 @@ def is_exact(module, samples):
     """
     size = 1.0 + samples.y.abs()[:, 0]
     residuals = (module(samples.x) - samples.y).abs()[:, 0] / size
-    if not float(residuals.max()) <= _RESIDUAL_TOL or sum(p.numel() for _, p in module.blocks()) > _MOST_EIGENVALUES:
+    if not float(residuals.max()) <= _RESIDUAL_TOL or sum(p.numel() for _, p in module.blocks()) > DENSE_PARAMETERS:
         return False
     groups = np.unique(np.round(samples.x.cpu().numpy() / _SAME_SAMPLE), axis=0, return_inverse=True)[1].reshape(-1)
     leverage = np.bincount(groups, leverages(module, samples.x).cpu().numpy())[groups]

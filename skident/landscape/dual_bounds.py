@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from skident.budget.constants import MOST_WORK
+from skident.budget.constants import MOST_WORK, ROUNDS
 from skident.linalg import smat, svd, svec, svec_outer
 
 from .bounded_sums import BoundedSums, deflated, gamma, inflated, norm_upper_bound, normalized, precisions
@@ -14,7 +14,6 @@ from .exact_arithmetic import independent_inputs
 from .quadratic_form import BOTH_SIGNS
 
 _CHUNK = 256  # samples per product: fewer consecutive roundings than in one product
-_SHIFTS = 4  # attempts to prove definiteness, each with an offset four times smaller
 
 
 def dual_bound(problem, u, signs=BOTH_SIGNS, dtype=None):
@@ -364,7 +363,7 @@ def unpenalized_columns(rows, forms):
     trace = float(np.trace(gram))
     error = inflated((gamma(_CHUNK + n_chunks + 16, float) + 2.0 * gamma(len(gram) + 2, float)) * trace)
     shift = 0.5 * _lowest_value(factor)
-    for _ in range(_SHIFTS):
+    for _ in range(ROUNDS):
         if shift <= 2.0 * error:
             return None
         if _cholesky(gram, shift) is not None:

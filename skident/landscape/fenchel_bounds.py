@@ -12,14 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skident.budget.constants import EPS, NULL_EIGENVALUE
+from skident.budget.constants import EPS, FEW_ROUNDS, NULL_EIGENVALUE, ROUNDINGS
 
 from .quadratic_form import quadratic_form
 
 _BITS = 52  # of the dual variables, so that their sum is exact as integers
-_EVALUATION = 16.0  # roundings (eps) of a loss or a conjugate, relative to the magnitudes of its terms
 _BLOCK = 512  # samples per partial sum: rounding grows with this and the number of blocks
-_PROJECTIONS = 3  # projections of the dual variables; each removes the rounding of the one before
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ def loss_upper_bound(problem, W, v, point):
     sizes = (X @ np.abs(W).T) ** 2 @ np.abs(v) + np.abs(problem.side_features) @ np.abs(point.side)
     error = gamma * sizes
     values = loss.value(point.outputs, y) + loss.slope_bound(point.outputs, y, error) * error
-    values = values + _EVALUATION * EPS * loss.magnitude(point.outputs, y)
+    values = values + ROUNDINGS * EPS * loss.magnitude(point.outputs, y)
     M = quadratic_form(W, v)
     size = float(np.linalg.norm(M) + gamma * np.linalg.norm(quadratic_form(np.abs(W), np.abs(v))))
     penalized = point.side[: len(point.side) - int(problem.terms.fit_intercept)]
@@ -51,7 +49,7 @@ def dual_lower_bound(problem, u, signs, slack):
     if u is None:
         return DualBound(-np.inf, np.inf if problem.alpha else 0.0)
     loss, y, each = problem.loss, problem.y, u / problem.weights
-    conjugates = loss.conjugate(each, y) + _EVALUATION * EPS * loss.conjugate_magnitude(each, y)
+    conjugates = loss.conjugate(each, y) + ROUNDINGS * EPS * loss.conjugate_magnitude(each, y)
     value = -math.fsum(problem.weights * conjugates) / problem.n
     value -= 4.0 * EPS * math.fsum(np.abs(problem.weights * conjugates)) / problem.n
     norm = _slope_norm(problem, u, signs)
@@ -72,7 +70,7 @@ def dual_candidates(problem, point):
     values, vectors = np.linalg.eigh((Phi * weights[:, None]).T @ Phi)
     kept = values > NULL_EIGENVALUE * max(float(values[-1]), 0.0)
     inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
-    for _ in range(_PROJECTIONS):
+    for _ in range(FEW_ROUNDS):
         u = u - weights * (Phi @ (inverse @ (Phi.T @ u)))
     yield u
 

@@ -71,9 +71,9 @@ def flow_escape_time(weights, X, G, radius):
             return math.inf
         flow.step()
         if flow.y[-2] >= target:
-            inside = flow.dense_output()
-            end = brentq(lambda s: inside(s)[-2] - target, flow.t_old, flow.t)
-            return float(inside(end)[-1]) * _exp((2 - L) * math.log(start))
+            within = flow.dense_output()
+            end = brentq(lambda s, within=within: within(s)[-2] - target, flow.t_old, flow.t)
+            return float(within(end)[-1]) * _exp((2 - L) * math.log(start))
     raise RuntimeError(
         f"the flow has not left the origin after {_MAX_STEPS} steps: its norm has grown by a factor of "
         f"{math.exp(flow.y[-2]):.3g} of {math.exp(target):.3g}. Try a smaller radius."

@@ -7,13 +7,13 @@ from itertools import count
 import numpy as np
 from sklearn.utils import check_random_state
 
+from skident.budget.constants import MANY_ROUNDS, RANDOM_UNITS
+
 from .shallow_relaxation import Relaxation
 
-_N_STARTS = 400  # of the ascent (budget)
 _N_STEPS = 400  # of the ascent (budget)
 _FIRST_STEP = 0.3  # of the ascent, relative to the unit sphere: steps decrease geometrically to the last one
 _LAST_STEP = 1e-4  # optima lie on activation boundaries, which only short steps approach
-_N_SHARES = 8  # values of sigma tried: each halves the interval that holds the best one (budget)
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def _checked(X, gradient):
 
 def _ascend(X, g, rng):
     """Largest ``sum_j g_j relu(w . x_j)`` of projected ascents on the sphere, and its w (D,)."""
-    W = rng.standard_normal((X.shape[1], _N_STARTS))
+    W = rng.standard_normal((X.shape[1], RANDOM_UNITS))
     W /= np.linalg.norm(W, axis=0)
     best, w = -np.inf, W[:, 0]
     for step in np.geomspace(_FIRST_STEP, _LAST_STEP, _N_STEPS):
@@ -215,7 +215,7 @@ def _side(X, g, known):
         return alone
     low, high, best = known / alone, 1.0, np.inf
     share = low
-    for _ in range(_N_SHARES):
+    for _ in range(MANY_ROUNDS):
         both = _upper(X, np.where(g > 0, g, share * g), known)
         best = min(best, max(both, share * alone))
         if best <= known:

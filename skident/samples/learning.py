@@ -7,6 +7,7 @@ from scipy.linalg import solve_triangular
 
 from skident.budget.constants import DENSE_PARAMETERS, FEW_ROUNDS, FINE_FTOL
 from skident.optim import best_of
+from skident.samples.ridges import COLLINEAR_ROUNDING
 
 from .input_distribution import along_a_line
 from .penalized_fit import is_affordable, penalized_fit
@@ -26,7 +27,6 @@ from .unit_signs import SignedFit, as_relu, resolve_signs, sign_values
 from .wide_fit import wide_candidate
 
 _WORKING_ROWS = 2**17  # up to which candidates are compared; more rows enter where one of them is left
-_RESTARTS = 3  # of the tensor stage while the rank of T_2 grows
 _TENSOR_UNITS = 20  # up to which tensors are the cheaper start
 _TENSOR_RANK = 10  # of T_2 where units are to be counted: with as many units as features it shows half
 _UNITS_PER_RANK = 4  # units of a wide fit per rank of T_2, which shows a third to a half of them
@@ -35,9 +35,7 @@ _ENOUGH_ROWS = 10  # a parameter, from which on a prior on the weights changes l
 _HEAVY_TAILS = 3.0  # excess kurtosis of a column with heavy tails: that of the Laplace distribution
 _HEAVY_FACTOR = 10  # factor of the samples that tensors need then (tuned on relu/inputs)
 _DETERMINED = 0.5  # margin from which a sign of an exact fit is determined: it is 0 or, to rounding, 1
-_CHECKED_ROWS = 2**17  # of more rows, a part is checked
 _ROWS_PER_SIDE = 8  # times the inputs + 1, rows on each side of a unit that enter the Gauss-Newton matrix
-_RANK = 1e-11  # eigenvalue of the Gauss-Newton matrix with unit diagonal: rounding of its products is 1e-13
 _OWN = 1e-3  # share of a row that is left to the other rows: below, its leave-one-out residual has lost 3 digits
 
 
@@ -187,7 +185,7 @@ def _find_tensors(sample, search, rng, say):
     say(f"tensors: {_count(stage)}")
     if search.n_units is not None:
         return stage
-    for _ in range(_RESTARTS):
+    for _ in range(FEW_ROUNDS):
         if not stage.candidates or is_exact(sample, stage.candidates[0].rss):
             break
         best = stage.candidates[0]
@@ -367,7 +365,7 @@ def missing_evidence(sample, model, rng):
     Equal rows count once. Up to ``8 (k + 1)`` rows on each side of every unit enter, ``O(m k P^2)``: fewer rows can
     only lower the rank and raise leverages, and rows beyond them are predicted by these.
     """
-    Z, _, w = sample.draw(_CHECKED_ROWS, rng).arrays(np.float64)
+    Z, _, w = sample.draw(_WORKING_ROWS, rng).arrays(np.float64)
     Z = Z[w > 0]
     Z = Z[np.unique(along_a_line(Z), return_index=True)[1]]
     t = Z @ model.V + model.beta
@@ -397,7 +395,7 @@ def _missing_rank(Z, model):
     scale = np.sqrt(np.diag(gram))
     gram = gram / np.outer(scale, scale)
     values = np.linalg.eigvalsh(gram)
-    open_parameters = int(np.sum(values < _RANK * values[-1]))
+    open_parameters = int(np.sum(values < COLLINEAR_ROUNDING * values[-1]))
     if open_parameters:
         return f"the rows leave {open_parameters} of {model.n_parameters} parameters open"
     root = np.linalg.cholesky(gram)

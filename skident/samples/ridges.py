@@ -11,11 +11,11 @@ from skident.optim import DenseNormalEquations, KrylovNormalEquations, levenberg
 from .ridge_model import RidgeModel, jacobian_blocks
 
 _ROUGH_ROWS = 8  # `ROWS_PER_PARAMETER` where fits are only compared
-_COLLINEAR = 1e-11  # eigenvalue, relative to the largest, below which columns are collinear (rounding of a Gram matrix)
+COLLINEAR_ROUNDING = 1e-11  # eigenvalue of a Gram matrix over the largest, below which columns are collinear: rounding
 _REPLACED = 1e-6  # squared share in collinear combinations from which a ridge is part of one (rounding: 1e-10)
 _PRODUCT_FTOL = 1e-5  # relative decrease at which a fit by products stops, a hundredth of what its noise adds
 _ROUNDING = 1e-27  # mean squared residual, in variances of y, that is none
-_NO_NOISE = 1e-8  # mean squared residual, in variances of y, below which a fit by products goes on with the matrix
+NO_NOISE = 1e-8  # mean squared residual, in variances of y, below which a fit by products goes on with the matrix
 PRODUCT_PARAMETERS = 300  # from which on products are cheaper than the matrix
 MATRIX_PARAMETERS = 1200  # from which on the matrix is not formed at all (memory)
 _SIGN_NUMBERS = 2**25  # of signs that are kept: 128 MB
@@ -66,7 +66,7 @@ def regress_on_ridges(sample, U, b):
     scale = np.sqrt(np.maximum(np.diag(gram), np.finfo(float).tiny))
     gram = gram / np.outer(scale, scale)
     values, vectors = np.linalg.eigh(gram[:-1, :-1])
-    kept = values > _COLLINEAR * values[-1]
+    kept = values > COLLINEAR_ROUNDING * values[-1]
     inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
     coefficients = inverse @ gram[:-1, -1]
     rss = max(1.0 - gram[:-1, -1] @ coefficients, 0.0) * scale[-1] ** 2
@@ -166,7 +166,7 @@ def fit_ridges(sample, model, *, max_iter=60, ftol=1e-7, rough=False, rng=None):
     if by_products:
         objective = _Objective(sample, model, rng, rough, by_products)
         fit = _minimized(objective, model, max_iter, max(ftol, _PRODUCT_FTOL))
-        if rough or fit.rss > _NO_NOISE * sample.total or model.n_parameters >= MATRIX_PARAMETERS:
+        if rough or fit.rss > NO_NOISE * sample.total or model.n_parameters >= MATRIX_PARAMETERS:
             return fit
         model = fit.model
     last = _minimized(_Objective(sample, model, rng, rough), model, max_iter, ftol)
