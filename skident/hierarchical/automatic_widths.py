@@ -1,10 +1,11 @@
-"""``widths="auto"``: exact sums of squares, or the posterior mean of wide ones stacked with kernel ridge regression."""
+"""``widths="auto"``: exact sums of squares, or the posterior mean of wide ones."""
 
 import copy
 import dataclasses
 
 import numpy as np
 import torch
+from torch import nn
 
 from skident.base.progress import StageLog
 from skident.budget.constants import MAX_STARTS, NEAR_STEPS
@@ -14,7 +15,6 @@ from .posterior import PosteriorChains
 from .problem import Fit
 from .scaling import clipped_inputs, robust_scaling
 from .solvers import WeightedSamples, set_trainable
-from .stacking import KernelRidgePart, MiddleOfNetworks, StackedPrediction, stacking_weights
 from .sum_fits import EXPLAINED, fit_sum
 from .unit_selection import NOISE_OF_NEXT, grown_layers, pruned_fit, unit_penalties, with_units, without_small_units
 
@@ -34,6 +34,7 @@ _ITERATIONS = (160, 400)  # per chain
 _MANY = 600  # samples, above which both fall in proportion
 _INITIAL_SIZE = 0.3  # factor of N(0, 1 / fan in) at the start of a chain: larger outputs would overflow
 _MARGIN = 0.5  # of the clipped range, in ranges: means over the posterior grow less outside the data than one network
+_CHUNK = 1000  # samples per features of all networks (memory)
 _CHAINS_TRIED = 6  # from which an exact fit is sought (budget)
 _SMALL_UNIT = 0.3  # mean weight norm relative to the largest in the layer, below which a unit is not counted
 _STEPS_OF_EXACT = 100  # `NEAR_STEPS` without penalty (budget)
@@ -46,8 +47,8 @@ def fit_automatic_widths(problem, options):
     First, units are removed layer by layer (`grown_layers`); if the rest explains the data to rounding, it is the fit.
     If not, sums of degree 8, 16 and 32 are tried. If none is exact, chains sample the posterior of wide
     networks. If the units that it supports explain the data, they are the fit. Else there is noise or the target is
-    outside the class: predictions are the posterior mean, stacked with kernel ridge regression on held-out samples. The
-    network itself is then the maximum of the posterior with the units that the posterior supports.
+    outside the class: predictions are the posterior mean, and the network itself is then the maximum of the posterior
+    with the units that the posterior supports.
     """
     scaling = robust_scaling(problem.y)
     y = scaling.standardized(problem.y)
@@ -63,21 +64,19 @@ def fit_automatic_widths(problem, options):
     exact = posterior.exact(problem, options, robust)
     if exact is not None:
         return exact
-    kernel = KernelRidgePart(problem.samples())
-    weights, error, squares = posterior.stacked(problem, scaling, kernel)
+    squares = posterior.held_out_squares(problem, scaling)
     module, history = posterior.counted(problem, options)
-    mean = MiddleOfNetworks(posterior.net, posterior.params.reshape(-1, posterior.net.size), scaling)
     return Fit(
         scaling.to_original_(module),
         None,
         history[-1:],
         history,
         loss=history[-1],
-        error=error,
+        error=problem.relative_error(squares),
         squares=squares,
         l2=float("nan"),
         margin=_MARGIN,
-        predictor=StackedPrediction([mean, kernel], weights),
+        predictor=MiddleOfNetworks(posterior.net, posterior.params.reshape(-1, posterior.net.size), scaling),
     )
 
 
@@ -178,19 +177,15 @@ class _Posterior:
                 return fit
         return None
 
-    def stacked(self, problem, scaling, kernel):
-        """Weights of posterior mean and kernel ridge regression, their held-out error, and its squares (n,)."""
-        x, y = problem.x, problem.y[:, 0].numpy()
-        predictions = np.empty((len(x), 2))
+    def held_out_squares(self, problem, scaling):
+        """Squared errors (n,) of each chain's mean on the samples that it does not use."""
+        x, squares = problem.x, np.empty(len(problem.x))
         for k, fold in enumerate(self.folds):
             rest = np.setdiff1d(np.arange(len(x)), fold)
             mean = MiddleOfNetworks(self.net, self.params[:, k], scaling)
-            predictions[fold, 0] = mean(clipped_inputs(x[fold], x[rest], _MARGIN))[:, 0].numpy()
-        m = len(kernel.left_out)
-        predictions[:m, 1] = y[:m] - kernel.left_out
-        predictions[m:, 1] = kernel(x[m:])[:, 0].numpy() if m < len(x) else []
-        weights, error = stacking_weights(predictions, y, problem.sample_weights)
-        return weights, error, (predictions @ weights - y) ** 2
+            errors = mean(clipped_inputs(x[fold], x[rest], _MARGIN)) - problem.y[fold]
+            squares[fold] = errors[:, 0].numpy() ** 2
+        return squares
 
     def counted(self, problem, options):
         """The network of the units that the posterior supports, with its losses."""
@@ -211,3 +206,19 @@ class _Posterior:
         module = copy.deepcopy(self.module)
         self.net.assign(self.params[-1, k], module)
         return with_units(problem, module, kept)
+
+
+class MiddleOfNetworks(nn.Module):
+    """Interquartile mean of the outputs of networks, in the units of the targets that `scaling` standardizes."""
+
+    def __init__(self, net, params, scaling):
+        super().__init__()
+        self.net, self.unit, self.zero = net, float(scaling.scale), float(scaling.center)
+        self.register_buffer("params", torch.as_tensor(params))  # (m, P)
+
+    def forward(self, x):
+        """The interquartile mean (n, 1)."""
+        parts = [torch.as_tensor(self.net.middle_output(self.params.numpy(), part.numpy())) for part in x.split(_CHUNK)]
+        return self.zero + self.unit * torch.cat(parts)[:, None]
+
+    predict = forward

@@ -22,7 +22,6 @@ _PATIENCE = 6  # steps per penalty in which the objective must halve (budget)
 _PATIENCE_OF_FOLDS = 10  # `_PATIENCE` for the starts of each fold (budget)
 _HOPELESS = 0.02  # relative loss above which three starts of the sum suffice (budget)
 _FAR_BEHIND = 1.15  # ratio of errors in the first fold above which other folds are not fitted (budget)
-_COMPARABLE = 2.0  # ratio of the unpenalized sum's error to that of linear readouts up to which penalties are tried
 
 
 def fit_penalized_sum(problem, options, l2="auto"):
@@ -108,7 +107,5 @@ def fit_auto(problem, options, l2="auto"):
     if not fit.finite:
         return fit_linear(problem, options, l2)
     linear = fit_linear(problem, options, l2, cross_validate=True)
-    if fit.error >= _COMPARABLE * linear.error:
-        return linear
     fit = with_selected_penalty(problem, options, fit, l2, linear.error)
     return fit if fit.error < linear.error else linear

@@ -37,12 +37,12 @@ def prefers_ridge(ridge, network, problem):
 def fit_ridge_only(problem, error):
     """The limit of infinite l2: hidden layers zero, and D from ridge regression; `error` is its held-out error.
 
-    The ridge is the largest whose leave-one-out error is within one standard error of the smallest.
+    The ridge is that of the smallest leave-one-out error.
     """
     module = problem.build("linear")
     x, y, w = problem.x.cpu().numpy(), problem.y.cpu().numpy(), problem.sample_weights
     center, unit = column_units(y, weights=w)
-    ridge = RidgeCV([_one_se_ridge(x, (y - center) / unit, w)]).fit(x, (y - center) / unit, w)
+    ridge = RidgeCV(_RIDGES).fit(x, (y - center) / unit, w)
     for p in module.parameters():
         p.zero_()
     coefficients = np.reshape(ridge.coef_, (y.shape[1], -1)).T * unit
@@ -52,12 +52,3 @@ def fit_ridge_only(problem, error):
     return Fit(
         module, None, [loss], [loss], error=error, l2=float("inf"), margin=0.0 if has_few_samples(problem) else None
     )
-
-
-def _one_se_ridge(x, y, w):
-    """Largest ridge whose leave-one-out error is within one standard error of the smallest (one-SE rule)."""
-    errors = RidgeCV(_RIDGES, store_cv_results=True).fit(x, y, w).cv_results_  # times the weights
-    errors = errors.reshape(len(x), y.shape[1], -1).mean(axis=1)
-    more = errors - errors[:, [errors.mean(axis=0).argmin()]]
-    allowed = more.std(axis=0, ddof=1) / np.sqrt(len(x))
-    return _RIDGES[np.flatnonzero(more.mean(axis=0) <= allowed)[-1]]

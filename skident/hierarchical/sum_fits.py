@@ -8,7 +8,7 @@ from operator import attrgetter
 import numpy as np
 import torch
 
-from skident.budget.constants import CHUNK_ENTRIES, DENSE_PARAMETERS, RANGE_MARGIN, SAME_MINIMUM
+from skident.budget.constants import CHUNK_ENTRIES, DENSE_PARAMETERS, RANGE_MARGIN
 from skident.optim import best_of
 
 from .degree_two import start_from_degree_two
@@ -25,7 +25,6 @@ _ALL_RECOVERED = 1e-20  # below: the layers added to a given start are recovered
 _PROMISING = 1e-2  # below: hidden biases are trained as well; before, they slow the search down
 _TARGET = 1e-26  # an attempt stops here: rounding of squares, 1e-32, times a few thousand for sums of degree 2^L
 _REFIT_TARGET = 1e-28  # squared error per sample, in robust units, at which the last fit stops: rounding
-_LOCAL_MINIMUM = 1e-5  # losses below it are still falling, and no evidence of a common minimum
 # Samples per weight in the two phases of an attempt, and their least number: enough equations to determine the weights.
 _SAMPLES_PER_WEIGHT = (6, 8)
 _FEWEST_SAMPLES = 400  # per phase: steps on fewer samples cost no less time
@@ -55,7 +54,7 @@ def fit_sum(problem, options, l2="auto", hopeless=None):
 
     def enough(losses):
         given_up = hopeless is not None and len(losses) > 2 and min(losses) > hopeless
-        return losses[-1] < done or repeated_minimum(losses) or given_up
+        return losses[-1] < done or given_up
 
     starts = _starts(problem, options, samples, scaling, l2)
     attempts = (_attempt(problem, options, start, samples, l2) for start in starts)
@@ -76,12 +75,6 @@ def regressed_signs(problem):
     problem, scaling = dataclasses.replace(problem, rng=copy.deepcopy(problem.rng)), robust_scaling(problem.y)
     starts = _starts(problem, SolverOptions(n_starts=1), _samples(problem, scaling, 0.0), scaling, 0.0)
     return next(starts).module.all_signs
-
-
-def repeated_minimum(losses):
-    """Whether two starts reached the lowest loss, so that another one is unlikely to find a lower one."""
-    low = sorted(losses)[:2]
-    return len(low) == 2 and low[0] > _LOCAL_MINIMUM and low[1] < (1 + SAME_MINIMUM) * low[0]
 
 
 @dataclass(frozen=True)
