@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from skident.base.progress import StageLog
-from skident.budget.constants import MAX_STARTS, NEAR_STEPS
+from skident.budget.constants import FULL_STEPS, MAX_STARTS, NEAR_STEPS
 
 from .array_networks import ArrayNetworks
 from .posterior import PosteriorChains
@@ -37,8 +37,6 @@ _MARGIN = 0.5  # of the clipped range, in ranges: means over the posterior grow 
 _CHUNK = 1000  # samples per features of all networks (memory)
 _CHAINS_TRIED = 6  # from which an exact fit is sought (budget)
 _SMALL_UNIT = 0.3  # mean weight norm relative to the largest in the layer, below which a unit is not counted
-_STEPS_OF_EXACT = 100  # `NEAR_STEPS` without penalty (budget)
-_PATIENCE = 15  # steps in which the loss must halve
 
 
 def fit_automatic_widths(problem, options):
@@ -171,7 +169,7 @@ class _Posterior:
             if len(problem.x) <= part.architecture.n_weights:  # explains any target
                 part, module = pruned_fit(part, options, module, samples, NOISE_OF_NEXT * _sum_of_squares(samples))
             set_trainable(module)
-            options.minimize(module, samples, max_iter=_STEPS_OF_EXACT, patience=_PATIENCE)
+            options.minimize(module, samples, max_iter=FULL_STEPS, patience=options.patience)
             fit = _exact(part, module, options, samples)
             if fit is not None:
                 return fit

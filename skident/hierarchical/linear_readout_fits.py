@@ -6,7 +6,7 @@ from operator import attrgetter
 import numpy as np
 import torch
 
-from skident.budget.constants import FEWEST_FOLDED, MAX_STARTS, NEAR_STEPS, RANGE_MARGIN
+from skident.budget.constants import FEWEST_FOLDED, FULL_STEPS, HALVING_STEPS, MAX_STARTS, NEAR_STEPS, RANGE_MARGIN
 from skident.optim import best_of
 
 from .problem import Attempt, Fit
@@ -19,8 +19,6 @@ from .solvers import set_trainable, warm_start_readout
 _L2 = 1e-2
 _INITIAL_SIZE = 0.5  # factor of N(0, 1 / fan in): squares of squares of larger weights overflow on outliers
 _INITIAL_RIDGE = 1e-2  # per sample, of the readouts at the start
-_STEPS = 100  # of Levenberg-Marquardt per start (budget)
-_PATIENCE = 10  # steps in which the loss must halve (budget)
 
 
 def fit_linear(problem, options, l2="auto", cross_validate=False):
@@ -51,7 +49,7 @@ def _attempt(problem, options, l2):
     """One start; its loss is relative to the variance."""
     module = _start(problem)
     initial, samples = copy.deepcopy(module), problem.samples()
-    result = options.minimize(module, samples, l2=l2, max_iter=options.n_steps(_STEPS), patience=_PATIENCE)
+    result = options.minimize(module, samples, l2=l2, max_iter=options.n_steps(FULL_STEPS), patience=HALVING_STEPS)
     scale = len(problem.x) * problem.variance()
     history = [cost / scale for cost in result.history]
     return Attempt(module, initial, result.cost / scale, history, result.status != "max_iter")
@@ -75,7 +73,7 @@ def _cross_validated(problem, options, l2, folds):
     for fold in folds:
         part = problem.part(np.setdiff1d(np.arange(n), fold))
         module = _start(part)
-        options.minimize(module, part.samples(), l2=l2, max_iter=options.n_steps(NEAR_STEPS), patience=_PATIENCE)
+        options.minimize(module, part.samples(), l2=l2, max_iter=options.n_steps(NEAR_STEPS), patience=HALVING_STEPS)
         x = clipped_inputs(problem.x[fold], part.x, 0.0 if has_few_samples(problem) else RANGE_MARGIN)
         with torch.no_grad():
             squares[fold] = ((module(x) - problem.y[fold]) ** 2).sum(dim=1).cpu()

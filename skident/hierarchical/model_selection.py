@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from skident.base.progress import StageLog
-from skident.budget.constants import FEWEST_FOLDED, NEAR_STEPS, RANGE_MARGIN
+from skident.budget.constants import FEWEST_FOLDED, HALVING_STEPS, NEAR_STEPS, RANGE_MARGIN
 
 from .linear_readout_fits import fit_linear
 from .ridge_fallback import has_few_samples
@@ -19,7 +19,6 @@ from .sum_fits import EXPLAINED, fit_sum
 # deviations; tuned on seeds 0 to 9 of make_hierarchical_target(10, (3, 2)), 600 samples.
 _L2_GRID = (0.0, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 _PATIENCE = 6  # steps per penalty in which the objective must halve (budget)
-_PATIENCE_OF_FOLDS = 10  # `_PATIENCE` for the starts of each fold (budget)
 _HOPELESS = 0.02  # relative loss above which three starts of the sum suffice (budget)
 _FAR_BEHIND = 1.15  # ratio of errors in the first fold above which other folds are not fitted (budget)
 
@@ -77,9 +76,7 @@ def _cross_validated(problem, options, grid, rival):
     """Squared errors (penalties, n) of samples left out, from new starts; infinite if far above a rival's."""
     n, hopeless = len(problem.x), np.full((len(grid), len(problem.x)), np.inf)
     squares = np.zeros((len(grid), n))
-    options = dataclasses.replace(
-        options, n_starts=min(2, options.n_starts), patience=_PATIENCE_OF_FOLDS, log=StageLog()
-    )
+    options = dataclasses.replace(options, n_starts=min(2, options.n_starts), patience=HALVING_STEPS, log=StageLog())
     for fold in np.array_split(np.arange(n), 3):
         part = problem.part(np.setdiff1d(np.arange(n), fold))
         fit = fit_sum(part, options, grid[0])

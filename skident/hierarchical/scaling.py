@@ -5,11 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from skident.budget.constants import FEW_ROUNDINGS, NO_EFFECT
+from skident.budget.constants import FEW_ROUNDINGS, INPUT_BOUND, NO_EFFECT
 from skident.linalg import column_units
 
-# Standard deviations, for networks with batch norm: rare outliers would dominate the batch statistics.
-_INPUT_BOUND = 3.0
 _SIGNIFICANT_MEAN = 5.0  # standard errors up to which a mean counts as zero: false alarms below 1e-6 per input
 
 
@@ -74,7 +72,7 @@ def input_scaling(X, offset_column=None, clipped=False, weights=None):
     mean, scale = column_units(inputs, weights=weights)
     no_offset = np.all(np.abs(mean) <= _SIGNIFICANT_MEAN * scale / np.sqrt(len(X)))
     center = np.zeros_like(mean) if no_offset else mean
-    return InputScaling(center, scale, _INPUT_BOUND if clipped else None, offset_column)
+    return InputScaling(center, scale, INPUT_BOUND if clipped else None, offset_column)
 
 
 def target_scaling(Y, weights=None):

@@ -8,7 +8,7 @@ from operator import attrgetter
 import numpy as np
 import torch
 
-from skident.budget.constants import CHUNK_ENTRIES, DENSE_PARAMETERS, RANGE_MARGIN
+from skident.budget.constants import CHUNK_ENTRIES, DENSE_PARAMETERS, FULL_STEPS, MAX_LEVERAGE, RANGE_MARGIN
 from skident.optim import best_of
 
 from .degree_two import start_from_degree_two
@@ -30,9 +30,7 @@ _SAMPLES_PER_WEIGHT = (6, 8)
 _FEWEST_SAMPLES = 400  # per phase: steps on fewer samples cost no less time
 # Budgets in steps of Levenberg-Marquardt.
 _STEPS = (100, 150)  # of the two phases
-_REFIT_STEPS = 100  # of the last fit
 _RESIDUAL_TOL = 1e-7  # largest residual relative to the robust scale: a tenth of the error that `exact_` promises
-_MAX_LEVERAGE = 0.999  # above, a sample is fitted by parameters that no other sample determines
 _SAME_SAMPLE = 1e-3  # standard deviations of the inputs within which samples count as repeated
 _NULL_EIGENVALUE = 1e-12  # of the Gram matrix, relative to the largest: rounding of P = 3000 products, about 4000 eps
 
@@ -146,7 +144,7 @@ def _refit(problem, options, best, losses, samples, scaling, l2):
         module,
         samples if explained else problem.samples(samples.y),
         l2=l2,
-        max_iter=options.n_steps(_REFIT_STEPS),
+        max_iter=options.n_steps(FULL_STEPS),
         target=_REFIT_TARGET * len(samples.y),
         patience=options.patience,
     )
@@ -186,7 +184,7 @@ def is_exact(module, samples):
     groups = np.unique(np.round(samples.x.cpu().numpy() / _SAME_SAMPLE), axis=0, return_inverse=True)[1].reshape(-1)
     leverage = np.bincount(groups, leverages(module, samples.x).cpu().numpy())[groups]
     slack = np.maximum(1.0 - leverage, 0.0)
-    return bool((leverage <= _MAX_LEVERAGE).all() and (residuals.cpu().numpy() <= _RESIDUAL_TOL * slack).all())
+    return bool((leverage <= MAX_LEVERAGE).all() and (residuals.cpu().numpy() <= _RESIDUAL_TOL * slack).all())
 
 
 def leverages(module, x):

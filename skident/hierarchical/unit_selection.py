@@ -6,11 +6,11 @@ import dataclasses
 import torch
 
 from skident.budget.constants import MANY_ROUNDS, MAX_STARTS, NEAR_STEPS
-from skident.hierarchical.sum_fits import EXPLAINED
 
 from .degree_two import start_from_degree_two
 from .problem import copy_layers
 from .solvers import set_trainable
+from .sum_fits import EXPLAINED
 
 _FIRST_L2 = (0.1,)  # of layer 2, whose residual is all that the layers above contribute
 _NEXT_L2 = (1e-3, 1e-4)  # of a new layer: larger penalties set it to zero

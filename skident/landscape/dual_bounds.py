@@ -8,12 +8,10 @@ import scipy.linalg
 from skident.budget.constants import MOST_WORK, ROUNDS
 from skident.linalg import smat, svd, svec, svec_outer
 
-from .bounded_sums import BoundedSums, deflated, gamma, inflated, norm_upper_bound, normalized, precisions
+from .bounded_sums import BLOCK, BoundedSums, deflated, gamma, inflated, norm_upper_bound, normalized, precisions
 from .descent import newton_step
 from .exact_arithmetic import independent_inputs
 from .quadratic_form import BOTH_SIGNS
-
-_CHUNK = 256  # samples per product: fewer consecutive roundings than in one product
 
 
 def dual_bound(problem, u, signs=BOTH_SIGNS, dtype=None):
@@ -348,8 +346,8 @@ def unpenalized_columns(rows, forms):
     if not (forms or problem.fit_linear or problem.fit_intercept):
         return UnpenalizedColumns(rows, forms, np.zeros((0, 0)), np.inf)
     gram, n_chunks = 0.0, 0
-    for start in range(0, rows.n, _CHUNK):
-        X = problem.X[start : start + _CHUNK]
+    for start in range(0, rows.n, BLOCK):
+        X = problem.X[start : start + BLOCK]
         blocks = [svec_outer(X)] if forms else []
         blocks += [X] if problem.fit_linear else []
         blocks += [np.ones((len(X), 1))] if problem.fit_intercept else []
@@ -361,7 +359,7 @@ def unpenalized_columns(rows, forms):
     if factor is None:
         return None
     trace = float(np.trace(gram))
-    error = inflated((gamma(_CHUNK + n_chunks + 16, float) + 2.0 * gamma(len(gram) + 2, float)) * trace)
+    error = inflated((gamma(BLOCK + n_chunks + 16, float) + 2.0 * gamma(len(gram) + 2, float)) * trace)
     shift = 0.5 * _lowest_value(factor)
     for _ in range(ROUNDS):
         if shift <= 2.0 * error:

@@ -14,10 +14,10 @@ import numpy as np
 
 from skident.budget.constants import EPS, FEW_ROUNDS, NULL_EIGENVALUE, ROUNDINGS
 
+from .bounded_sums import BLOCK
 from .quadratic_form import quadratic_form
 
 _BITS = 52  # of the dual variables, so that their sum is exact as integers
-_BLOCK = 512  # samples per partial sum: rounding grows with this and the number of blocks
 
 
 @dataclass(frozen=True)
@@ -106,13 +106,13 @@ def _slope_norm(problem, u, signs):
     X, d, u = problem.X.astype(dtype), problem.d, u.astype(dtype)
     R, sizes = np.zeros((d, d), dtype), np.zeros((d, d))
     side, side_sizes = np.zeros(d, dtype), np.zeros(d)
-    for start in range(0, problem.n, _BLOCK):
-        rows, part = X[start : start + _BLOCK], u[start : start + _BLOCK, None] / problem.n
+    for start in range(0, problem.n, BLOCK):
+        rows, part = X[start : start + BLOCK], u[start : start + BLOCK, None] / problem.n
         weighted = rows * part
         R, side = R + weighted.T @ rows, side + weighted.sum(axis=0)
         weighted, rows = np.abs(weighted).astype(np.float64), np.abs(rows).astype(np.float64)
         sizes, side_sizes = sizes + weighted.T @ rows, side_sizes + weighted.sum(axis=0)
-    gamma = 2.0 * (_BLOCK + problem.n // _BLOCK + 10) * float(np.finfo(dtype).eps)
+    gamma = 2.0 * (BLOCK + problem.n // BLOCK + 10) * float(np.finfo(dtype).eps)
     R, side = R.astype(np.float64), side.astype(np.float64)
     values = np.linalg.eigvalsh(0.5 * (R + R.T))
     # The projection on a cone is nonexpansive; eigenvalues have a backward error of a few d eps.

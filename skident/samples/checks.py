@@ -12,6 +12,7 @@ from skident.budget.constants import RIDGE_OF_PRODUCTS, SOME_SAMPLES
 from skident.linalg import n_symmetric_entries
 
 from .input_distribution import FEW_VALUES, SAMPLING_ERRORS, departures, distinct_rows, values_of_columns
+from .learning import TENSOR_UNITS
 from .paper.decomposition import order_for
 from .penalized_fit import MOST_UNITS, penalty_matrix
 from .ridge_model import EXACT, jacobian_blocks
@@ -21,7 +22,6 @@ from .unit_count import determined_units
 _ROWS_PER_PARAMETER = 3  # up to which units are searched for where their number is not given
 _MANY_ROWS = 50  # rows from which so few distinct values are evidence, and an outlier is named
 _OUTLIER = 0.5  # excess kurtosis per row from which one row makes a column's spread: 1 if it makes all of it
-_COUNTED_UNITS = 20  # up to which units are counted behind few inputs: tensors are the start of so many (budget)
 _HIGHEST_ORDER = 4  # of tensors whose number of units is counted: five units of two inputs (budget)
 _AGREE = 1.05  # ratio of residual sums up to which candidates agree
 _MOST_PARAMETERS = 1000  # time: 2,000 P^2 products, 1 s at this size
@@ -73,8 +73,8 @@ def _most_counted(dim, order):
     if order != "auto":
         return n_symmetric_entries(dim, order)
     if dim == 1:  # breakpoints on a line, which no tensors separate
-        return _COUNTED_UNITS
-    return n_symmetric_entries(dim, min(max(2, order_for(dim, _COUNTED_UNITS + 1)), _HIGHEST_ORDER))
+        return TENSOR_UNITS
+    return n_symmetric_entries(dim, min(max(2, order_for(dim, TENSOR_UNITS + 1)), _HIGHEST_ORDER))
 
 
 def warn_of_other_inputs(sample):

@@ -7,12 +7,11 @@ from scipy.linalg import solve_triangular
 
 from skident.budget.constants import DENSE_PARAMETERS, FEW_ROUNDS, FINE_FTOL
 from skident.optim import best_of
-from skident.samples.ridges import COLLINEAR_ROUNDING
 
 from .input_distribution import along_a_line
 from .penalized_fit import is_affordable, penalized_fit
 from .ridge_model import RidgeModel, is_exact, jacobian_blocks, linear_model, squared_errors
-from .ridges import Regression, RidgeFit, fit_ridges, regress_on_ridges
+from .ridges import COLLINEAR_ROUNDING, Regression, RidgeFit, fit_ridges, regress_on_ridges
 from .tensor_stage import TensorStage, correct, tensor_stage
 from .unit_count import (
     add_missing_units,
@@ -27,7 +26,7 @@ from .unit_signs import SignedFit, as_relu, resolve_signs, sign_values
 from .wide_fit import wide_candidate
 
 _WORKING_ROWS = 2**17  # up to which candidates are compared; more rows enter where one of them is left
-_TENSOR_UNITS = 20  # up to which tensors are the cheaper start
+TENSOR_UNITS = 20  # up to which tensors are the cheaper start
 _TENSOR_RANK = 10  # of T_2 where units are to be counted: with as many units as features it shows half
 _UNITS_PER_RANK = 4  # units of a wide fit per rank of T_2, which shows a third to a half of them
 _SAME = 5e-3  # relative difference of residual sums below which two fits are one
@@ -154,7 +153,7 @@ def learn_relu_network(sample, search, *, rng, say=_silent):
 
 def _find_starts(sample, search, rng, say):
     """The tensor stage; beyond 30 units the count of T_2 and a wide fit, if they were not excluded."""
-    if search.polish and (search.n_units or search.max_units) > _TENSOR_UNITS:
+    if search.polish and (search.n_units or search.max_units) > TENSOR_UNITS:
         stage = tensor_stage(sample, 0)
         if search.n_units or stage.rank > _TENSOR_RANK:
             candidate = _wide_start(sample, search, stage, rng)
@@ -295,7 +294,7 @@ def _wider_start(sample, fit, search, stage, rng, say):
 def _fixed_size(sample, fit, search, rng, say):
     """The best fit of so many units, by adding some and taking them away; and whether no further one would pay."""
     max_units = min(search.n_units + max(3, search.n_units // 3), max(1, determined_units(sample)))
-    if search.n_units > _TENSOR_UNITS and not further_ridge_pays(sample, fit, rng):
+    if search.n_units > TENSOR_UNITS and not further_ridge_pays(sample, fit, rng):
         return fit, True
     for patience in range(1, FEW_ROUNDS + 1):
         if search.is_enough(sample, fit.rss):
@@ -312,7 +311,7 @@ def _fixed_size(sample, fit, search, rng, say):
 
 def _from_wide_fit(sample, fit, search, rng, say):
     """The given fit, which has spare units, or that from a wide one where it is better; and whether it has not."""
-    if search.n_units > _TENSOR_UNITS or search.is_enough(sample, fit.rss):
+    if search.n_units > TENSOR_UNITS or search.is_enough(sample, fit.rss):
         return fit, search.is_enough(sample, fit.rss)
     other = fit_ridges(sample, wide_candidate(sample, search.n_units, rng).model, rng=rng)
     say(f"wide fit, polished: mean squared residual {other.rss / sample.total:.3g} of the variance")
@@ -325,11 +324,11 @@ def _found_size(sample, fit, search, rng, say):
     """The fit of the best size by the information criterion."""
     # Where a fit is good enough, fewer units may do as well.
     enough = search.is_enough(sample, fit.rss)
-    if fit.model.n_units > _TENSOR_UNITS and not further_ridge_pays(sample, fit, rng):
+    if fit.model.n_units > TENSOR_UNITS and not further_ridge_pays(sample, fit, rng):
         enough = True
     max_units = fit.model.n_units if enough else search.max_units
     fit = select_size(sample, fit, rng, max_units=max_units, callback=_teller(sample, say))
-    if 0 < fit.model.n_units <= _TENSOR_UNITS and not enough:
+    if 0 < fit.model.n_units <= TENSOR_UNITS and not enough:
         fit = add_missing_units(sample, fit, rng, max_units=max_units, callback=_teller(sample, say))
     return fit_ridges(sample, fit.model, rng=rng) if fit.model.n_units else fit
 
