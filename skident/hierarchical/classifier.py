@@ -79,9 +79,9 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
     classes_ : ndarray of shape (n_classes,)
     widths_, connections_, alphas_, layer_weights_, initial_layer_weights_, readout_, l2_, n_iter_, history_,
     spectrum_, stage_history_, net_
-        As for `HierarchicalQuadraticNet`; those of the first network if several are averaged.
+        As for `HierarchicalQuadraticNet`.
     restart_losses_ : list of float
-        Final objective of each start, or of each network that is averaged.
+        Final objective of each start.
     input_noise_ : float
         Standard deviation used in training.
     held_out_score_, linear_score_ : float
@@ -91,8 +91,6 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
     Notes
     -----
     Predictions depend on `random_state`, which draws splits, starts and batches, but not on the order of the rows.
-    SGD trains three networks from random weights at once and averages their logits, unless there are `callbacks`.
-    `transform`, `layer_weights_` and `net_` are those of the first one.
 
     Input noise is selected by trainings of three quarters of the epochs on two thirds of the samples; with less than
     300 samples each third is held out in turn. `fit_layers` with `start` uses 0 for "auto".
@@ -300,7 +298,7 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
             For Theorem 4 ``v (x_0 + F(x))``.
         """
         X = self._checked_inputs(X)
-        F = self._in_chunks(X, lambda module, x: (self._predictor or module).predict(x))
+        F = self._in_chunks(X, lambda module, x: module.predict(x))
         if self.loss == "theorem4":
             x0 = self._input_scaling.offsets(X)
             return self._sharpness * (F[:, 0] if x0 is None else x0[:, 0] + F[:, 0])
