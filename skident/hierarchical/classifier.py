@@ -20,8 +20,7 @@ from skident.optim import best_of
 
 from .architecture import warn_if_too_few
 from .estimator_base import QuadraticDenseNetBase
-from .options import LayerPlan, Method
-from .problem import Attempt, Fit
+from .problem import Attempt, Fit, LayerPlan, Method
 from .scaling import TargetScaling
 from .solvers import fit_lbfgs, set_trainable
 from .stochastic_fits import NoiseSelection

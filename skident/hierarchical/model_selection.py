@@ -9,8 +9,7 @@ import torch
 from skident.base.progress import StageLog
 from skident.budget.constants import FEWEST_FOLDED, HALVING_STEPS, NEAR_STEPS, RANGE_MARGIN
 
-from .linear_readout_fits import fit_linear
-from .ridge_fallback import has_few_samples
+from .linear_readout_fits import fit_linear, has_few_samples
 from .scaling import clipped_inputs, robust_scaling
 from .solvers import set_trainable
 from .sum_fits import EXPLAINED, fit_sum

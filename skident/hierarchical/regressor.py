@@ -19,7 +19,7 @@ from .automatic_widths import WIDTHS, fit_automatic_widths
 from .estimator_base import QuadraticDenseNetBase
 from .linear_readout_fits import fit_linear
 from .model_selection import fit_auto, fit_penalized_sum
-from .options import STOCHASTIC, LayerPlan, Method
+from .problem import STOCHASTIC, LayerPlan, Method
 from .scaling import target_scaling
 
 _MAX_WEIGHTS_OF_LM = 1500  # above, L-BFGS: a step of Levenberg-Marquardt costs O(n P^2 + P^3)

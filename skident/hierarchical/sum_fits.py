@@ -14,8 +14,7 @@ from skident.optim import best_of
 from .degree_two import start_from_degree_two
 from .layer_regression import RIDGES, regress_layers, regressable_layers
 from .modules import QuadraticDenseNet
-from .options import SolverOptions
-from .problem import Attempt, Fit
+from .problem import Attempt, Fit, SolverOptions
 from .scaling import robust_scaling
 from .solvers import jacobian, set_trainable
 

@@ -8,7 +8,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "certificate": ["CertificateOptions", "LandscapeCertificate"],
         "certify": ["landscape_certificate"],
         "classifier": ["QuadraticNetClassifier", "Separation"],
-        "descent_rate": ["descent_rate"],
+        "curvature": ["descent_rate"],
         "losses": ["HuberLoss"],
         "problem": ["LossTerms"],
         "regressor": ["QuadraticNetRegressor"],

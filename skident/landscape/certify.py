@@ -8,10 +8,9 @@ from .certificate import CertificateOptions, Curvature, Proof, certificate_of
 from .certify_losses import certify_convex_loss
 from .convex_loss_problem import ConvexLossProblem
 from .convex_solver import least_squares_size
-from .curvature import loss_derivatives, shallow_hessian_product
+from .curvature import FLAT, STATIONARY, form_certificate, loss_derivatives, shallow_hessian_product
 from .losses import checked_loss
 from .lower_bounds import lower_bound
-from .point_curvature import FLAT, STATIONARY, form_certificate
 from .point_loss import point_loss
 from .problem import NO_TERMS, QuadraticProblem
 from .quadratic_form import OutputSigns, check_point, quadratic_form

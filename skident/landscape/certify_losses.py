@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from .certificate import CertificateOptions, Proof
+from .curvature import form_certificate
 from .fenchel_bounds import dual_candidates, dual_lower_bound, loss_upper_bound
-from .point_curvature import form_certificate
 from .quadratic_form import OutputSigns, quadratic_form, weight_gradient
 
 _SLACK = 0.5  # share of the gap that counts as zero that a finite radius may cost

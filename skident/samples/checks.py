@@ -11,12 +11,11 @@ from skident.base.better_models import better_model
 from skident.budget.constants import RIDGE_OF_PRODUCTS, SOME_SAMPLES
 from skident.linalg import n_symmetric_entries
 
-from .input_distribution import FEW_VALUES, SAMPLING_ERRORS, departures, distinct_rows, values_of_columns
 from .learning import TENSOR_UNITS
 from .paper.decomposition import order_for
 from .penalized_fit import MOST_UNITS, penalty_matrix
-from .ridge_model import EXACT, jacobian_blocks
-from .ridges import regress_on_ridges
+from .ridges import EXACT, jacobian_blocks, regress_on_ridges
+from .sample import FEW_VALUES, SAMPLING_ERRORS, departures, distinct_rows, values_of_columns
 from .unit_count import determined_units
 
 _ROWS_PER_PARAMETER = 3  # up to which units are searched for where their number is not given

@@ -8,10 +8,20 @@ from scipy.linalg import solve_triangular
 from skident.budget.constants import DENSE_PARAMETERS, FEW_ROUNDS, FINE_FTOL
 from skident.optim import best_of
 
-from .input_distribution import along_a_line
 from .penalized_fit import is_affordable, penalized_fit
-from .ridge_model import RidgeModel, is_exact, jacobian_blocks, linear_model, squared_errors
-from .ridges import COLLINEAR_ROUNDING, Regression, RidgeFit, fit_ridges, regress_on_ridges
+from .ridges import (
+    COLLINEAR_ROUNDING,
+    Regression,
+    RidgeFit,
+    RidgeModel,
+    fit_ridges,
+    is_exact,
+    jacobian_blocks,
+    linear_model,
+    regress_on_ridges,
+    squared_errors,
+)
+from .sample import along_a_line
 from .tensor_stage import TensorStage, correct, tensor_stage
 from .unit_count import (
     add_missing_units,

@@ -6,7 +6,7 @@ import numpy as np
 
 from skident.budget.constants import BLOCK_ENTRIES, FEW_ROUNDS, NO_EFFECT
 
-from .ridge_model import jacobian_of_ridges
+from .ridges import jacobian_of_ridges
 
 _CANDIDATES = 1500  # random units that are tried (budget): their products take most of the time
 _FEW_CANDIDATES = 600  # `_CANDIDATES` where units are only sought (budget)

@@ -11,9 +11,8 @@ import numpy as np
 from skident.budget.constants import RIDGE_OF_PRODUCTS
 from skident.optim import BatchedNormalEquations, Ending, batched_levenberg_marquardt
 
-from .input_distribution import FEW_VALUES
-from .ridge_model import EXACT, RidgeModel, jacobian_of_ridges, squared_errors
-from .ridges import RidgeFit
+from .ridges import EXACT, RidgeFit, RidgeModel, jacobian_of_ridges, squared_errors
+from .sample import FEW_VALUES
 from .unit_count import ROWS_PER_WEIGHT
 from .unit_signs import as_relu
 

@@ -8,8 +8,7 @@ from skident.budget.constants import MATRIX_ENTRIES, REFIT_STEPS, ROOT_2PI, SAME
 from skident.linalg import flatten_symmetric, hermite_tensors, moment_sums, n_free_entries, smat, svec, symmetric_power
 
 from .paper.scalars import relu_coefficients
-from .ridge_model import linear_model, without_ridges
-from .ridges import Regression, regress_on_ridges
+from .ridges import Regression, linear_model, regress_on_ridges, without_ridges
 from .tensor_fit import refine_by_moments
 
 _NOISE_FACTOR = 1.3  # times the edge of the spectrum that noise alone has

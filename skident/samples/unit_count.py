@@ -9,8 +9,7 @@ from skident.budget.constants import FEW_ROUNDS, FINE_FTOL, PATIENCE
 from skident.optim import best_of
 
 from .missing_unit import correlated_units
-from .ridge_model import RidgeModel, is_exact
-from .ridges import NO_NOISE, RidgeFit, fit_ridges, regress_on_ridges
+from .ridges import NO_NOISE, RidgeFit, RidgeModel, fit_ridges, is_exact, regress_on_ridges
 from .tensor_stage import leading_eigenvectors, residual_curvature
 
 # Statistics: in 49 fits to 3 to 20 inputs and 2,000 to 10,000 rows, no unit that is not there gained more (seeds 100 to

@@ -9,8 +9,7 @@ from skident.budget.constants import MOST_FLIPS
 from skident.linalg.sign_vectors import UndecidedSignsError, nearest_signs, solve_signs
 from skident.optim import best_of
 
-from .ridge_model import RidgeModel, is_exact
-from .ridges import RidgeFit, fit_ridges, ridge_gram
+from .ridges import RidgeFit, RidgeModel, fit_ridges, is_exact, ridge_gram
 from .unit_count import criterion, unit_penalty
 
 _ALL_SIGNS = 12  # units up to which all combinations are compared

@@ -8,8 +8,7 @@ import numpy as np
 from skident.budget.constants import COLLINEAR
 from skident.optim.adam import Adam, batches
 
-from .ridge_model import EXACT, linear_model
-from .ridges import regress_on_ridges, ridge_gram
+from .ridges import EXACT, linear_model, regress_on_ridges, ridge_gram
 
 _WIDTH = 2  # times the units searched for
 _STEPS = 8000  # of Adam (budget; tuned on relu/large)

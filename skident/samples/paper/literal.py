@@ -6,8 +6,7 @@ from skident.budget import require_memory
 from skident.budget.constants import MATRIX_ENTRIES
 from skident.linalg import hermite_features, n_symmetric_entries
 from skident.samples.learning import judged
-from skident.samples.ridge_model import without_ridges
-from skident.samples.ridges import RidgeFit, regress_on_ridges
+from skident.samples.ridges import RidgeFit, regress_on_ridges, without_ridges
 from skident.samples.tensor_stage import TensorStage, residual_curvature
 from skident.samples.unit_signs import SignedFit, as_relu, sign_values
 
