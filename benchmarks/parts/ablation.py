@@ -119,7 +119,7 @@ class Estimators:
             counts = [sum(row[key] for row in some) for key in ("problems", "rescued", "lost")]
             largest = [max(row[key] for row in some) for key in ("error_ratio", "second_ratio")]
             pays = ", ".join(row["row"] for row in some if _pays(row))
-            stays = pays or ("none: it goes" if name in ESTIMATOR_STEPS else "none: removed")
+            stays = pays or ("none: removed" if some[0].get("removed") else "none")
             lines.append([name, len(some), *counts, " x, ".join(f"{value:.3g}" for value in largest) + " x", stays])
         return format_table(head, lines)
 
