@@ -1,4 +1,4 @@
-"""Which optional steps of identification pay: each left out, on paired networks of the rows of `compare_versions.py`.
+"""Which optional steps pay: each left out, on paired networks of the rows of `compare_versions.py` and of estimators.
 
 python benchmarks/bench_ablation.py              hours on one core; what was measured is kept, and a further run goes on
 python benchmarks/bench_ablation.py --trials 5   fewer networks a row

@@ -66,6 +66,7 @@ RELU_MISSING_UNIT = range(3_101_000, 3_102_000)  # fits that lack none, then a h
 PASSIVE_GIVEN = range(3_102_000, 3_103_000)  # twenty a row; rows at seed + 500
 EVERYDAY = range(2_200_000, 2_220_000)  # a thousand a part
 COMPARED = range(4_000_000, 4_010_000)  # a hundred a row
+ABLATION = range(4_100_000, 4_130_000)  # five hundred a row
 RELU_FIDELITY = range(3_103_000, 3_104_000)  # signs from the first, tensors from the 500th, networks from the 800th
 UNNAMED = range(3_104_000, 3_105_000)  # ten a row; validation samples at seed + 200
 HONESTY_ROWS = range(1_180_000, 1_188_000)  # samples drawn beside them: seed + 1 000 000

@@ -1,11 +1,14 @@
-"""Optional steps of identification (rescues, repairs, retries, special cases), each with what leaves it out."""
+"""Optional steps (rescues, repairs, special cases) of identification and estimators, with what leaves them out."""
 
 from __future__ import annotations
 
 import functools
 import importlib
 from collections.abc import Callable
+from contextlib import contextmanager
 from dataclasses import dataclass
+
+import numpy as np
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,57 @@ _PLACES = {  # name: rows, places and what stands there instead
     "short lines to unseen weights": ("relu", {f"{_MANY}.units:complete_unit": _always(False)}),
 }
 STEPS = {name: Step(name, rows, places) for name, (rows, places) in _PLACES.items()}
+
+
+def _first(place=0):
+    return lambda *arguments, **_: arguments[place]
+
+
+_SUM = "widths auto|sum"
+_ESTIMATOR_PLACES = {  # of hierarchical, samples, fitting, landscape and saddle
+    "posterior's units as a start": ("widths auto", {"hierarchical.automatic_widths:_Posterior.exact": _always(None)}),
+    "sums of degree 16 and 32": ("widths auto", {"hierarchical.automatic_widths:_deep": _always(None)}),
+    "regression layer by layer": (_SUM, {"hierarchical.sum_fits:regressable_layers": _always([])}),
+    "second ridge of the regression": (_SUM, {"hierarchical.sum_fits:RIDGES": (1e-7,)}),
+    "start from terms of degree two": (_SUM, {"hierarchical.sum_fits:start_from_degree_two": _always(None)}),
+    "three hopeless starts end": ("sum", {"hierarchical.model_selection:_HOPELESS": None}),
+    "first fold far behind ends": ("sum", {"hierarchical.model_selection:_FAR_BEHIND": np.inf}),
+    "selected penalty": ("sum", {"hierarchical.model_selection:with_selected_penalty": _first(2)}),
+    "ridge instead of layers": ("sum", {"hierarchical.linear_readout_fits:prefers_ridge": _always(False)}),
+    "corrected tensors": ("ReLU", {"samples.tensor_stage:correct": _first(1)}),
+    "quadratic control variate": ("ReLU", {"samples.tensor_stage:_quadratic_part": _always(None)}),
+    "wide fit as a rival": ("ReLU", {"samples.learning:_from_wide_fit": lambda sample, fit, *_: (fit, False)}),
+    "wide fit as a start": ("ReLU", {"samples.learning:_wider_start": _first(1)}),
+    "missing units": ("ReLU", {"samples.learning:add_missing_units": _first(1)}),
+    "mean of plausible networks": ("ReLU", {"samples.penalized_fit:_closest_to_mean": _first(1)}),
+    "new starts at the end": ("samples", {"samples.passive.width_selection:_afresh": _first()}),
+    "replaced units": ("samples", {"fitting.width_search:_with_replaced_units": _first(1)}),
+    "Newton steps in the form": ("quadratic", {"landscape.descent:_Descent.polish_in_form": _always(None)}),
+    "Newton steps in the weights": ("quadratic", {"landscape.descent:_Descent.polish_in_weights": _always(None)}),
+    "convex finish": ("quadratic", {"landscape.descent:_MAX_REMAINING": np.inf}),
+    "escapes": ("quadratic", {"landscape.descent:_Descent.escape": _always(False)}),
+    "bound at a nearby minimizer": ("quadratic", {"landscape.lower_bounds:polished_form": _first(1)}),
+    "integers and balls": ("quadratic", {"landscape.lower_bounds:exact_least_loss": _always(None)}),
+    "depth two as a start": (
+        "escape",
+        {"saddle.escape_search:_best_single_unit": lambda starts, *_: starts[0][:, None]},
+    ),
+    "polished escapes": ("escape", {"saddle.escape_search:_polish": _first()}),
+}
+ESTIMATOR_STEPS = {name: Step(name, rows, places) for name, (rows, places) in _ESTIMATOR_PLACES.items()}
+
+
+@contextmanager
+def left_out(step):
+    """Leave a step out within the block; nothing for None."""
+    saved = [] if step is None else [(t, name, vars(t)[name], new) for t, name, new in _targets(step)]
+    for target, name, _, new in saved:
+        setattr(target, name, staticmethod(new) if isinstance(target, type) else new)
+    try:
+        yield
+    finally:
+        for target, name, old, _ in saved:
+            setattr(target, name, old)
 
 
 def leave_out(name):

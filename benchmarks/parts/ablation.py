@@ -1,13 +1,16 @@
-"""Each optional step of identification left out, on the rows of `compare_versions.py` that it could serve."""
+"""Each optional step left out: of identification on rows of `compare_versions.py`, of estimators on their own rows."""
 
 from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
+
 import seed_ranges
 from cases.compared_rows import rows
-from cases.optional_steps import STEPS
+from cases.estimator_rows import ROWS
+from cases.optional_steps import ESTIMATOR_STEPS, STEPS, left_out
 from common import FOLDER, format_table
 from compare_versions import SCRATCH, Record, Version, compared
 from registry import part
@@ -73,3 +76,72 @@ def tables(result):
         for step in result["steps"]
     ]
     return format_table(head, lines)
+
+
+class Estimators:
+    """Optional steps of estimators from data, each left out on paired problems of the rows that it could serve."""
+
+    SEEDS_PER_ROW, PROBLEMS = 500, 8
+
+    def run(self, trials, quick):
+        problems, measured = 1 if quick else trials or self.PROBLEMS, {}
+
+        def fit(step, row, k):
+            key = (step, row, k)
+            if key not in measured:
+                first = seed_ranges.ABLATION.start + self.SEEDS_PER_ROW * list(ROWS).index(row)
+                with left_out(ESTIMATOR_STEPS.get(step)):
+                    measured[key] = ROWS[row](first + k)
+            return measured[key]
+
+        results = []
+        for name, step in list(ESTIMATOR_STEPS.items())[: 1 if quick else None]:
+            some = [row for row in ROWS if any(row.startswith(word) for word in step.rows.split("|"))]
+            for row in some[: 1 if quick else None]:
+                pairs = [(fit(None, row, k), fit(name, row, k)) for k in range(problems)]
+                results.append({"step": name, "row": row, **_compared(pairs)})
+                print(results[-1], flush=True)
+        return {"rows": results}
+
+    def tables(self, result):
+        head = [
+            "step",
+            "rows",
+            "problems",
+            "rescued",
+            "lost",
+            "largest error and time without it",
+            "rows on which it pays",
+        ]
+        lines = []
+        for name in dict.fromkeys(row["step"] for row in result["rows"]):
+            some = [row for row in result["rows"] if row["step"] == name]
+            counts = [sum(row[key] for row in some) for key in ("problems", "rescued", "lost")]
+            largest = [max(row[key] for row in some) for key in ("error_ratio", "second_ratio")]
+            pays = ", ".join(row["row"] for row in some if _pays(row))
+            stays = pays or ("none: removed" if some[0].get("removed") else "none")
+            lines.append([name, len(some), *counts, " x, ".join(f"{value:.3g}" for value in largest) + " x", stays])
+        return format_table(head, lines)
+
+
+def _pays(row):
+    """Whether a step rescues problems, or without it errors or times are larger by a tenth."""
+    rescues = row["rescued"] - row["lost"] >= max(1, RESCUED * row["problems"])
+    return rescues or max(row["error_ratio"], row["second_ratio"]) > 1 / (1 - SAVED)
+
+
+def _compared(pairs):
+    """Problems solved with and not without a step, and the reverse; geometric mean of the ratios of errors; seconds."""
+    solved = [tuple(bar is not None and error <= bar for error, _, bar in pair) for pair in pairs]
+    ratios = [np.log((without[0] + 1e-12) / (full[0] + 1e-12)) for full, without in pairs]
+    full, without = (sum(pair[i][1] for pair in pairs) for i in range(2))
+    return {
+        "problems": len(pairs),
+        "rescued": sum(a and not b for a, b in solved),
+        "lost": sum(b and not a for a, b in solved),
+        "error_ratio": float(np.exp(np.mean(ratios))),
+        "second_ratio": without / full,
+    }
+
+
+part("ablation", "estimators", seeds=seed_ranges.ABLATION)(Estimators())

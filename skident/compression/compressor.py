@@ -1,7 +1,5 @@
 """A network made as small as a tolerance allows."""
 
-from __future__ import annotations
-
 import functools
 import time
 from numbers import Real
@@ -34,8 +32,6 @@ from skident.oracle.black_box import (
 )
 
 from .smaller_network import Compression, compress_network
-
-__all__ = ["NetworkCompressor"]
 
 
 class NetworkCompressor(NetworkPredictions, ReportedEstimator):

@@ -1,7 +1,5 @@
 """Compression: hidden units are removed while a refit of the rest keeps the outputs to a tolerance."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 
@@ -20,8 +18,6 @@ from skident.fitting.pruning import (
 from skident.linalg import column_units, svd
 from skident.network import FeedforwardNetwork
 from skident.oracle import probabilities_from_logits
-
-__all__ = ["METRICS", "Compression", "compress_network", "compression_error", "rows_around"]
 
 METRICS = ("outputs", "probabilities", "labels")
 _OUTPUTS_PER_PARAMETER = 5  # of a refit: overdetermined, so that it generalizes between the samples

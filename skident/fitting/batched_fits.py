@@ -1,7 +1,5 @@
 """Batched fits of many networks: weighted samples, problems, random starts, halving, Gaussian priors."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,18 +9,6 @@ from skident.budget.constants import RIDGE
 from skident.network import FeedforwardNetwork, get_activation
 from skident.network.calculus import flatten_parameters, unflatten_parameters
 from skident.optim import BatchedNormalEquations, Ending, WorkBudget, batched_levenberg_marquardt
-
-__all__ = [
-    "BatchedNetworkFits",
-    "Halving",
-    "PenalizedNetworkFits",
-    "Prior",
-    "WeightedSamples",
-    "network_of",
-    "parameters_of",
-    "random_parameters",
-    "successive_halving",
-]
 
 _CACHE_BYTES = 2**21  # of the Jacobians formed at a time, so that they stay in the processor's cache
 _SMALLEST_START = 0.1  # factor of the first-layer weights of the smallest start: nearly linear units

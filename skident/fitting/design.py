@@ -1,17 +1,13 @@
 """Query design: inputs at which the hidden units of a network are not saturated."""
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.linalg
 
 from skident.budget import check_deadline, chunks, require_memory
-from skident.budget.constants import CHUNK_COPIES, RIDGE
+from skident.budget.constants import CHUNK_COPIES, FEW_ROUNDS, RIDGE
 from skident.linalg import lapack
 
 from .standard_errors import parameter_jacobian
-
-__all__ = ["design_points", "points_for_deep_units", "rows_by_leverage", "rows_near_and_far"]
 
 _ACTIVE_RANGE = 2.5  # |pre-activation| up to which a unit is not saturated: tanh' there is 0.03
 _SATURATED_SHARE = 0.05  # of the Gauss points; a unit that is active at fewer gets points of its own
@@ -20,7 +16,6 @@ _CENTER_RCOND = 1e-2  # of the weights: directions that the units hardly depend 
 _SPREADS = (0.5, 1.0, 2.0, 4.0, 8.0)  # of candidates, in typical pre-activations of the first layer
 _CANDIDATES = 20  # per point wanted, for every spread (budget)
 _CHUNK_PARTS = 3  # arrays of a Jacobian's size: two layers' blocks and their concatenation
-_LEVERAGE_ROUNDS = 3  # after which candidates hardly improve
 _PROBES = 48  # random combinations of parameters whose sum estimates a leverage to 20 %
 _OCTAVES = (-2.0, 4.0)  # distances of candidates, in powers of two of a standard deviation
 _ON_UNIT = 0.3  # pre-activation of candidates near a hyperplane, over that before they were moved
@@ -100,7 +95,7 @@ def rows_by_leverage(network, n, std_of, draw, rng):
     Leverages are estimated from random combinations: ``O(n P (P + 48))`` operations in all per round.
     """
     rows = draw(n)
-    for _ in range(_LEVERAGE_ROUNDS):
+    for _ in range(FEW_ROUNDS):
         near = rows[rng.randint(len(rows), size=n)]
         far = np.linalg.norm(near, axis=1, keepdims=True) / np.sqrt(near.shape[1])
         near = near * 2.0 ** rng.uniform(-_MOVE_OCTAVES, _MOVE_OCTAVES, (n, 1))

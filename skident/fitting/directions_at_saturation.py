@@ -1,21 +1,15 @@
 """Directions of first-layer weights that saturate, corrected by steps that leave all units but a few unchanged."""
 
-from __future__ import annotations
-
 import numpy as np
 
-from skident.budget.constants import FAR_SATURATED, FEW_ROUNDINGS, NO_EFFECT, ROUNDS
+from skident.budget.constants import FAR_SATURATED, FEW_ROUNDINGS, FEW_ROUNDS, NO_EFFECT, ROUNDS
 from skident.linalg import lapack, svd
 from skident.oracle import NotIdentified
-
-__all__ = ["EXPONENTIAL_RATES", "correct_directions"]
 
 EXPONENTIAL_RATES = {"tanh": 2.0, "sigmoid": 1.0}  # limits are approached as exp(-rate z)
 _SPREAD = 0.5  # standard deviation of the other pre-activations, over the rate: these units bend
 _SHARE = 0.8  # units per group over outputs: their effects on the outputs must be linearly independent
 _DIFFERENCE = 2e-5  # in pre-activations, of central differences: relative error 1e-10, of a correction
-_GROUP_PLACES = 4  # where a group's effects are measured, of which the best conditioned is taken
-_NEWTON_STEPS = 3  # by the network known so far, whose errors then matter in second order only
 _BEST_CHANGE = 3e-8  # of a pre-activation by a step: the root of rounding, where both errors are equal
 _STEPS = (1.0, 1000.0)  # in pre-activations: the first one, from unknown errors, and the longest one
 _MODEL_ERROR = 1e-3  # relative, of curvatures by a network that is known roughly
@@ -109,7 +103,7 @@ class _Places:
         """Pre-activations (m,) of a point, and effects B (m_L, g) there; that of several with the largest effects."""
         best, found = -1.0, None
         moves = _DIFFERENCE / self.rate * self.columns[:, group].T
-        for _ in range(_GROUP_PLACES):
+        for _ in range(ROUNDS):
             base = FAR_SATURATED / self.rate * self.rng.choice([-1.0, 1.0], self.m)
             base[group] = _SPREAD / self.rate * self.rng.standard_normal(len(group))
             x = self._at(base)
@@ -129,7 +123,7 @@ class _Places:
         if self.behind is not None:
             before, Z = self.behind(base[None]), np.repeat(base[None], len(change), axis=0)
             slopes = self.behind.jacobian(base[None])[0][:, group]
-            for _ in range(_NEWTON_STEPS):
+            for _ in range(FEW_ROUNDS):
                 Z[:, group] = base[group] + moves
                 curved = self.behind(Z) - before - moves @ slopes.T
                 moves = (change - curved) @ inverse.T

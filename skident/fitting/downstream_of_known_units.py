@@ -1,12 +1,8 @@
 """Least squares over one hidden layer downstream of first-layer units that are known up to their biases."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget import chunks
-
-__all__ = ["DownstreamOfKnownUnits"]
 
 
 class DownstreamOfKnownUnits:

@@ -1,7 +1,5 @@
 """Standard errors of a fitted network from the residuals of the very outputs that it was fitted to."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,8 +8,6 @@ from skident.budget import check_deadline, chunk_bytes, require_memory
 from skident.budget.constants import CAUCHY, MAD, TINY
 
 from .standard_errors import in_original_units, in_powers_of_two, parameter_jacobian, whitening_basis
-
-__all__ = ["FitSample", "standard_errors_of_fit"]
 
 _MAX_LEVERAGE = 0.9  # of an output on its own fit: beyond, its residual says nothing of its error
 _SKETCHED = 256  # random combinations of parameters from which leverages are computed: to 9 % each, on average

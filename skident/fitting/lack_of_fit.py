@@ -1,7 +1,5 @@
 """Lack-of-fit test: whether functions of the inputs explain the residuals of a fit, or they are noise."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import stats
 
@@ -9,8 +7,6 @@ from skident.budget.constants import MATRIX_ENTRIES, TINY
 from skident.linalg import lapack
 
 from .batched_fits import BatchedNetworkFits, WeightedSamples, network_of
-
-__all__ = ["MIN_FREEDOM", "NO_NOISE", "lack_of_fit"]
 
 NO_NOISE = 1e-3  # p-value below which residuals are not noise: false alarm rate for the right network
 

@@ -1,7 +1,5 @@
 """Least squares over all parameters of a network by Levenberg-Marquardt, with its structured Gauss-Newton matrix."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, replace
 
@@ -29,8 +27,6 @@ from skident.optim import (
     levenberg_marquardt,
     one_thread,
 )
-
-__all__ = ["NetworkLeastSquares", "Stopping", "fit_network", "minimize", "weighted_problem"]
 
 _KRONECKER_FAN_IN = 200  # inputs of a layer from which blocks of single units cost more than they save
 _DENSE_COPIES = 2  # in memory at a time: the matrix and its factor

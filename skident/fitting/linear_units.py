@@ -4,15 +4,11 @@ With softplus, gelu, silu and ReLU (k = 1) a unit of the wrong sign is off by a 
 units recovers the others up to their signs, which are chosen afterwards so that the linear functions cancel.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import CONSTANT_TOL
 from skident.linalg import lapack
 from skident.network import Architecture, FeedforwardNetwork, get_activation, partly_linear
-
-__all__ = ["choose_signs", "reflection_slope", "with_linear_units"]
 
 _PROBES = np.array([0.3, 1.1, 2.7])  # pre-activations at which the slopes of g(z) - g(-z) are compared
 

@@ -1,11 +1,9 @@
 """Polish: all weights and biases fitted to rounding error or noise, on queries where every unit is active."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget import MemoryLimitError
-from skident.budget.constants import EXACT_RESIDUAL, FTOL, MIN_DAMPING, SUM_ROUNDING, TINY, UNIFORM
+from skident.budget.constants import EXACT_RESIDUAL, FTOL, MIN_DAMPING, ROUNDS, SUM_ROUNDING, TINY, UNIFORM
 from skident.network import change_outputs, output_scaling
 from skident.optim import give_up_when_slow
 from skident.oracle import OutOfBudgetError, above_rounding
@@ -16,8 +14,6 @@ from .least_squares import minimize, weighted_problem
 from .robust_polish import robust_polish
 from .rounding import rounding_std
 
-__all__ = ["NOISY_OUTPUTS", "polish_from_oracle", "polish_network"]
-
 _CLOSE = 1e-4  # relative residual below which a slow iteration may still be converging
 _IDLE_STEPS = 12  # steps without progress after which a fit that is not close is given up
 _NOISE_FACTOR = 4.0  # of the residual that the noise leaves of a perfect fit: more is no noise
@@ -25,7 +21,6 @@ _NEAR = 0.1  # relative residual below which a start is so close that steps need
 _DAMPING = 1e-3  # the first one from afar
 _DAMPING_NEAR = 1e-4  # times the relative squared residual of a close start
 _NOISY_FTOL = 1e-5  # with noise the cost is about one per output: what is left to gain is less than one per parameter
-_REPEATS = 4  # further fits of a thorough polish
 _REPEAT_GAIN = 0.7  # part of the residual that each has to leave at most, or it is the last
 NOISY_OUTPUTS = 10.0  # outputs per parameter with noise: errors fall with the root of their number (budget)
 # Outputs per parameter in all rounds so far; spread and near of the new inputs. The last round is for noise only.
@@ -136,7 +131,7 @@ def polish_from_oracle(oracle, network, rng, log, *, noise=None, thorough=False)
             draw = _thorough_design(network, rng) if thorough else _design(network, spread, near, rng)
             if not samples.query(draw, max(n, 0)):
                 break
-            repeats = _REPEATS if thorough else 0
+            repeats = ROUNDS if thorough else 0
             try:
                 network, residual = _polish_repeatedly(network, samples, repeats, callback=progress, noise=noise)
             except MemoryLimitError as error:

@@ -1,7 +1,5 @@
 """Polish of a network whose first layer saturates: directions of its weights first, then all other parameters."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import DENSE_PARAMETERS, MAX_CONDITION, OUTPUTS_PER_PARAMETER
@@ -13,8 +11,6 @@ from .design import design_points
 from .directions_at_saturation import EXPONENTIAL_RATES, correct_directions
 from .errors_of_fit import FitSample
 from .polish import polish_network
-
-__all__ = ["directions_are_free", "polish_with_directions"]
 
 _THOROUGH_OUTPUTS = 6.0  # `OUTPUTS_PER_PARAMETER` of a thorough polish
 

@@ -1,34 +1,19 @@
 """Pruning of hidden units: what removing one costs, networks pruned while a fit mends them, redundant units."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 
 import numpy as np
 
-from skident.budget.constants import DENSE_PARAMETERS, EXACT_RANK_TOL, REFIT_STEPS, ROOT_RANK_TOL
+from skident.budget.constants import DENSE_PARAMETERS, EXACT_RANK_TOL, FEW_STEPS, REFIT_STEPS, ROOT_RANK_TOL
 from skident.linalg import svd
 from skident.network import FeedforwardNetwork, get_activation
 from skident.network.calculus import forward_jets, output_sensitivities
 
 from .least_squares import Stopping, fit_network
 
-__all__ = [
-    "PROMISING",
-    "prune_to",
-    "prune_to_smallest",
-    "prune_units",
-    "redundant_units",
-    "removal_costs",
-    "remove_cheap",
-    "remove_unit",
-    "without_constant_units",
-]
-
 PROMISING = 4e-3  # residual of a wide fit from which pruning starts: most of those near a solution are below 2e-3
 _HOPELESS = 3e-2  # residual after a removal from which further ones do not lead back to an exact fit
-_MENDING_STEPS = 8  # of the fit after a removal: it need not end, the next removal follows (budget)
 _FINAL_STEPS = 200  # of the fit at the widths wanted
 _PATIENCE = 25  # steps without progress after which such a fit ends
 _CHEAP_SHARE = 0.3  # of the residual's mean square: further removals that cost less go at once
@@ -160,7 +145,7 @@ def prune_to(network, U, Y, widths, *, tol=1e-9, deadline=np.inf):
     widths = tuple(widths)
     while True:
         network = _without_cheapest(network, U, Y, widths)
-        n_steps = _FINAL_STEPS if network.layer_widths == widths else _MENDING_STEPS
+        n_steps = _FINAL_STEPS if network.layer_widths == widths else FEW_STEPS
         stopping = Stopping(max_iter=n_steps, target=0.1 * tol, patience=_PATIENCE, deadline=deadline)
         network, residual = fit_network(network, U, Y, stopping)
         if residual > _HOPELESS or time.perf_counter() > deadline:
@@ -187,7 +172,7 @@ def prune_to_smallest(network, U, Y, min_widths, *, tol, deadline=np.inf):
     `tol`, unless no network on the way explains the outputs.
     """
     target = 0.1 * tol
-    first = Stopping(target=target, max_iter=_MENDING_STEPS, deadline=deadline)
+    first = Stopping(target=target, max_iter=FEW_STEPS, deadline=deadline)
     network, residual = fit_network(network, U, Y, first)
 
     def propose(net, closed):

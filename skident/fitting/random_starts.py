@@ -1,7 +1,5 @@
 """Networks of given or unknown widths fitted from random starts: wider than needed, then pruned."""
 
-from __future__ import annotations
-
 import functools
 import time
 import warnings
@@ -18,8 +16,6 @@ from skident.optim import best_of, in_order
 
 from .least_squares import Stopping, fit_network
 from .pruning import PROMISING, prune_to, prune_to_smallest
-
-__all__ = ["StartLimits", "fit_from_random_starts", "fit_smallest_network", "random_network", "widened"]
 
 _ROUNDS = ((1.0, 2), (1.2, 6), (1.5, 6), (2.0, 8), (3.0, 100))  # factor of the hidden widths, and number of starts
 _NEAR_RESIDUAL = 1e-4  # a residual close to `tol`

@@ -1,24 +1,19 @@
 """Polish of all parameters on outputs of known, unequal accuracy, of which some belong to something else."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import ndtri
 
-from skident.budget.constants import CAUCHY, FTOL, OUTLIER
+from skident.budget.constants import CAUCHY, FTOL, OUTLIER, ROUNDS
 from skident.network import FeedforwardNetwork
 from skident.network.calculus import flatten_parameters
 
 from .least_squares import NetworkLeastSquares, minimize
 
-__all__ = ["RobustFit", "residual_scale", "robust_polish"]
-
 _SETTLED = 0.03  # decrease of the cost per parameter of a round that is the last: 0.2 standard errors
 _KEPT_FACTOR = 600  # parameters from which a factor is kept for several steps: it costs more than a step
 _FACTOR_LIMIT = 8000  # parameters from which steps are matrix-free: a matrix of 0.5 GB
-_STEPS = 4  # Gauss-Newton steps between two changes of the weights
 _DAMPING = 1e-6  # of the first step: starts are close
 _LEAST_SCALE = 1e-3  # of the residuals over their known standard deviation: smaller ones are rounding of the fit
 
@@ -82,7 +77,7 @@ def robust_polish(
         result = minimize(
             problem,
             flatten_parameters(network.weights, network.biases),
-            max_iter=_STEPS,
+            max_iter=ROUNDS,
             ftol=FTOL,
             damping=damping,
             callback=None if callback is None else lambda n_iter, _: bool(callback(n_iter)),

@@ -1,13 +1,9 @@
 """Rounding errors of a network that computes in single precision: their standard deviation at every input."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import EPS32, UNIFORM
 from skident.network import change_inputs
-
-__all__ = ["rounding_std"]
 
 
 def rounding_std(network, U, *, center=0.0, scale=1.0, eps=EPS32):

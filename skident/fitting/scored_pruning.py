@@ -1,29 +1,24 @@
 """Pruning by an information criterion: the number of hidden units that noisy outputs support."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from skident.budget.constants import FINE_FTOL, REFIT_STEPS, SOME_SAMPLES
+from skident.budget.constants import FINE_FTOL, PATIENCE, REFIT_STEPS, SOME_SAMPLES
 from skident.network import Architecture
 from skident.optim import Ending, WorkBudget, batched_levenberg_marquardt
 
 from .batched_fits import BatchedNetworkFits, PenalizedNetworkFits, Prior, WeightedSamples, network_of, parameters_of
 from .pruning import removal_costs, remove_unit
 
-__all__ = ["WIDE_ROUNDS", "ScoredFit", "Scoring", "half_as_wide_again", "prune_by_score", "prune_to"]
-
 _N_CANDIDATES = 3  # units of a layer, the cheapest ones, whose removal is tried (budget)
-_MAX_WASTED = 2  # removals in a row that do not improve the score
 # Of fits that are pruned to given widths: steps and survivors, all of which are pruned. The minimum of networks 6-4-1
 # of gelu units is reached from about a third of them, and from fewer than one in 48 starts of these widths.
 WIDE_ROUNDS = ((20, 8), (30, 5))
 _WIDE_STEPS = 15  # of a refit on the way: more do not raise the share of the ends that reach the minimum
 # Score of a parameter with a prior: the best of the units that are not there gains, in 95 of 100 cases, 1.8 to 2.5
 # times the number of its parameters (tanh, sin, softplus; 4 to 20 inputs, 1 to 3 outputs; 10 and 40 rows a parameter).
-_PARAMETER_PRICE = 2.5
+PARAMETER_PRICE = 2.5
 
 
 @dataclass(frozen=True)
@@ -64,7 +59,7 @@ class Scoring:
         """``N log(cost / N) + P log N`` for N outputs and P parameters; with a prior ``cost / noise + 2.5 P``."""
         N, P = self.samples.n_values, architecture.n_parameters(self.samples.n_inputs)
         if self.prior is not None:
-            return cost / self.prior.noise + _PARAMETER_PRICE * P
+            return cost / self.prior.noise + PARAMETER_PRICE * P
         return N * np.log(max(cost, self.rounding_cost) / N) + P * np.log(N)
 
     def scored(self, architecture, x, cost):
@@ -101,7 +96,7 @@ def prune_by_score(fit, scoring):
     best, wasted = fit, 0
     while not scoring.budget.spent:
         # At the end all units are tried: two sines of one frequency are one, though neither is cheap to remove.
-        last = wasted == _MAX_WASTED
+        last = wasted == PATIENCE
         smaller = _one_less(best, scoring, sum(best.widths)) if last else _one_less(fit, scoring, _N_CANDIDATES)
         fit = min(smaller, key=lambda one: one.score, default=best)
         if fit.score < best.score:

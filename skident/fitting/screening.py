@@ -4,8 +4,6 @@ The residuals and the outputs of a unit are compared after the part that a chang
 to first order is removed from both: other units make up for much of one that is missing.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.linalg
 
@@ -13,8 +11,6 @@ from skident.budget.constants import RANDOM_UNITS, RIDGE, TINY
 from skident.linalg import lapack
 
 from .standard_errors import parameter_jacobian
-
-__all__ = ["Unexplained", "near_planes", "screened_planes"]
 
 _SIZES = (1.0, 0.3, 0.1, 0.03)  # relative changes of the best units by which others are drawn, in turn
 

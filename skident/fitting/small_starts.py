@@ -1,7 +1,5 @@
 """Deep networks from wide starts with small weights: hidden layers fitted by variable projection, then pruned."""
 
-from __future__ import annotations
-
 import functools
 import time
 from dataclasses import replace
@@ -17,8 +15,6 @@ from skident.optim import DenseNormalEquations, best_of, fit_coefficients, leven
 from .pruning import PROMISING, prune_to
 from .random_starts import StartLimits, fit_from_random_starts, random_network, widened
 from .standard_errors import parameter_jacobian
-
-__all__ = ["HiddenLayerProblem", "fit_from_small_starts", "fit_hidden_layers", "small_starts_apply"]
 
 _ROUNDS = ((1.5, 12), (2.0, 100))  # factor of the hidden widths, and number of starts
 _WEIGHT_FACTOR = 0.25  # of the hidden weights of a start, relative to `random_network`: nearly linear units

@@ -1,7 +1,5 @@
 """What samples determine of a network's parameters: the spectrum of the Jacobian, and standard errors."""
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.linalg
 
@@ -14,15 +12,6 @@ from skident.optim import one_blas_thread
 from skident.oracle import NotIdentified
 
 from .least_squares import weighted_problem
-
-__all__ = [
-    "in_original_units",
-    "in_powers_of_two",
-    "jacobian_spectrum",
-    "parameter_jacobian",
-    "standard_errors",
-    "whitening_basis",
-]
 
 _FACTOR_FLOPS = 1.0  # operations of a Cholesky factor and its inverse, in units of P^3
 

@@ -1,7 +1,5 @@
 """Unit replacement: a population of fits whose units are exchanged for ones that the residual calls for."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,6 +12,7 @@ from skident.budget.constants import (
     GROWTH_STEPS,
     LEAST_DIVISOR,
     MAX_WEIGHT,
+    NEAR_STEPS,
     REMOVAL_DAMPING,
     RIDGE_OF_PRODUCTS,
 )
@@ -22,13 +21,10 @@ from skident.optim import Ending, WorkBudget, batched_levenberg_marquardt
 
 from .batched_fits import BatchedNetworkFits
 
-__all__ = ["ReplacementOptions", "replace_units"]
-
 _N_CANDIDATES = 200  # random units of which the best is added (budget)
 _SIZES = (1.0, 8.0)  # of candidates' weights, for inputs of unit variance: up to steep units
 _CANDIDATE_BIAS = 0.5  # standard deviation of candidates' biases, relative to the norm of their weights
 _RIDGE = 0.05  # of a candidate's squared norm: against candidates that the tangent space contains already
-_FINAL_STEPS = 40  # of the fit of the children that are kept
 _REMOVAL_STEPS = 10  # of the fit after a removal
 _PARENT_RANK = 1.5  # mean rank of a parent
 _PROGRESS = 0.99  # part of the cost that counts as progress
@@ -72,7 +68,7 @@ def replace_units(samples, architecture, x, rng, options=None):
     """
     options = ReplacementOptions() if options is None else options
     population = _Population(samples, architecture, rng, options)
-    x, cost = population.fit(architecture, x, _FINAL_STEPS)
+    x, cost = population.fit(architecture, x, NEAR_STEPS)
     n_hidden, failures = len(architecture.widths) - 1, 0
     turns = [tuple(range(n_hidden)), *((layer,) for layer in range(n_hidden))][n_hidden == 1 :]
     for generation in range(options.n_generations):
@@ -121,7 +117,7 @@ class _Population:
             architecture = smaller
             born, cost = self.fit(architecture, born, _REMOVAL_STEPS)
         kept = np.argsort(cost)[: max(1, len(born) // 2)]
-        return *self.fit(architecture, born[kept], _FINAL_STEPS), parents[kept]
+        return *self.fit(architecture, born[kept], NEAR_STEPS), parents[kept]
 
     def _layers(self, architecture, x):
         return [A[0] for A in BatchedNetworkFits(architecture, self.samples).layers(x[None])]

@@ -1,7 +1,5 @@
 """A hidden layer fitted with many units from one random start, then reduced to those that the outputs need."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable
@@ -11,13 +9,11 @@ import numpy as np
 import scipy.linalg
 
 from skident.budget import memory_allows, require_memory
-from skident.budget.constants import COARSE_FTOL, DENSE_PARAMETERS, RIDGE_OF_PRODUCTS
+from skident.budget.constants import COARSE_FTOL, DENSE_PARAMETERS, NEAR_STEPS, RIDGE_OF_PRODUCTS, ROUNDS
 from skident.linalg import lapack
 from skident.optim import DenseNormalEquations, levenberg_marquardt, one_blas_thread
 from skident.optim.adam import Adam, batches
 from skident.optim.damped_cholesky import damped_cholesky
-
-__all__ = ["WideFitLimits", "bytes_of_wide_fit", "fit_wide_layer", "losses_in_turn"]
 
 _WEIGHT_SIZE = 1.6  # standard deviation of a pre-activation of the start: at 0.6, fits of trained networks stall
 _RIDGE = 1e-4  # of the first output weights, relative to the units' outputs
@@ -34,10 +30,8 @@ _WIDE_RESIDUAL = 2e-5  # relative, at which it ends: every unit is detected, and
 _SLOW_GAIN = 0.3  # the wide fit ends when `_SLOW_STEPS` steps lower the cost by less than this part
 _SLOW_STEPS = 6  # see _SLOW_GAIN
 _FOUND_RESIDUAL = 1e-3  # relative, below which a slow fit is reduced; above it goes on
-_REDUCTIONS = 4  # of the layer: each shows losses more clearly than the one before
 _CHEAP = 100.0  # times the cost, that a layer without redundant units has at most before it is fitted again
 _DOUBLE_BYTES = 3 * 8  # per entry of the matrix whose inverse gives losses
-_REDUCED_STEPS = 40  # of the fit at the final width
 
 
 @dataclass(frozen=True)
@@ -76,11 +70,11 @@ def fit_wide_layer(problem, n_units, width, rng, limits):
             params = _without_units_that_others_replace(problem, params, n_units)
         params, cost = _fit(problem, params, _LARGE_STEPS if large else _WIDE_STEPS, _WIDE_RESIDUAL, limits)
         found = cost < _FOUND_RESIDUAL**2 * problem.total
-        for _ in range(_REDUCTIONS if found else 0):
+        for _ in range(ROUNDS if found else 0):
             fewer = _reduced(problem, params, n_units, max(cost, limits.tol**2 * problem.total))
             if len(fewer) == len(params):
                 break
-            fewer, after = _fit(problem, fewer, _REDUCED_STEPS, limits.target, limits)
+            fewer, after = _fit(problem, fewer, NEAR_STEPS, limits.target, limits)
             if n_units is None and after > max(cost, limits.tol**2 * problem.total):
                 break
             params, cost = fewer, after

@@ -1,7 +1,5 @@
 """Search for the smallest network that fits samples: wide fits from many starts, pruned, over a ladder of widths."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -22,8 +20,6 @@ from .scored_pruning import (
     prune_to,
 )
 from .unit_replacement import ReplacementOptions, replace_units
-
-__all__ = ["SearchLimits", "WidthSearchResult", "search_weights", "search_widths"]
 
 _ONE_LAYER = (4, 9, 16, 28, 50, 90, 160)  # hidden widths tried: each 1.8 times the last
 _TWO_LAYERS = ((6, 4), (11, 8), (20, 13), (36, 24))  # `_ONE_LAYER` for two hidden layers

@@ -1,7 +1,5 @@
 """Algorithm 1 of Allen-Zhu and Li (2020): layers are opened and distilled stage by stage as the error falls."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 
@@ -14,8 +12,6 @@ from .distillation import initial_distill, layer_rules
 from .distilled_net import DistilledQuadraticNet, PenalizedLogistic, PenalizedSquares, SharpenedNet
 from .modules import TruncatedSquare
 from .problem import Distillation, Fit
-
-__all__ = ["run_algorithm1"]
 
 _STALL = 15  # epochs without a relevant decrease that count as a stall
 _RELEVANT = 0.98  # factor by which the objective must fall below its lowest value

@@ -1,7 +1,5 @@
 """Layers, connections and layer weights alpha_l of a quadratic DenseNet, with the checks of these parameters."""
 
-from __future__ import annotations
-
 import dataclasses
 import warnings
 from dataclasses import dataclass
@@ -9,8 +7,6 @@ from numbers import Integral, Real
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-
-__all__ = ["DenseNetArchitecture", "check_alphas", "check_connections", "check_widths", "warn_if_too_few"]
 
 
 @dataclass(frozen=True)

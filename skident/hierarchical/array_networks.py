@@ -1,14 +1,10 @@
 """Quadratic DenseNets in NumPy: outputs, gradients and Jacobians of one network, or of many on the same samples."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from scipy.linalg.blas import dsyrk
 
 from skident.budget.constants import CHUNK_ENTRIES
-
-__all__ = ["ArrayNetworks"]
 
 _NETWORKS_AT_ONCE = 20  # 1,000 samples of their features fit into the cache
 

@@ -1,25 +1,22 @@
-"""``widths="auto"``: exact sums of squares, or the posterior mean of wide ones stacked with kernel ridge regression."""
-
-from __future__ import annotations
+"""``widths="auto"``: exact sums of squares, or the posterior mean of wide ones."""
 
 import copy
 import dataclasses
 
 import numpy as np
 import torch
+from torch import nn
 
 from skident.base.progress import StageLog
+from skident.budget.constants import FULL_STEPS, MAX_STARTS, NEAR_STEPS
 
 from .array_networks import ArrayNetworks
 from .posterior import PosteriorChains
 from .problem import Fit
 from .scaling import clipped_inputs, robust_scaling
 from .solvers import WeightedSamples, set_trainable
-from .stacking import KernelRidgePart, MiddleOfNetworks, StackedPrediction, stacking_weights
 from .sum_fits import EXPLAINED, fit_sum
 from .unit_selection import NOISE_OF_NEXT, grown_layers, pruned_fit, unit_penalties, with_units, without_small_units
-
-__all__ = ["WIDTHS", "fit_automatic_widths"]
 
 WIDTHS = (6, 4, 3, 3)  # (k_2, ..., k_5), the most of each layer
 _GROWN_DEPTH = 3  # last layer of the sum that is grown from these widths: degree 8
@@ -28,7 +25,6 @@ _DEEP_WIDTHS = ((3, 2), (3, 2, 2), (4, 3, 3), (3, 2, 2, 2), (4, 3, 3, 3))
 _DEEP_LOSS = 0.05  # relative squared error above which there is noise or another target (budget)
 _NO_NOISE = 1e-6  # relative squared error below which a local minimum predicts better than the posterior of degree 8
 _DEEP_SAMPLES_PER_WEIGHT = 2.0  # with fewer, most fits of degree 16 fail (budget)
-_DEEP_STARTS = 2  # those by regression, if it applies (budget)
 _POSTERIOR_WIDTHS = ((6, 4), (4, 2))  # of the posterior mean, degree 8: the first with enough samples, or the last
 _SAMPLES_PER_WEIGHT = 1.5  # with fewer, wide networks vary more than the prior of their units restrains
 _PROMISING = 1e-3  # relative loss of weighted samples below which the remaining units may be exact
@@ -38,11 +34,9 @@ _ITERATIONS = (160, 400)  # per chain
 _MANY = 600  # samples, above which both fall in proportion
 _INITIAL_SIZE = 0.3  # factor of N(0, 1 / fan in) at the start of a chain: larger outputs would overflow
 _MARGIN = 0.5  # of the clipped range, in ranges: means over the posterior grow less outside the data than one network
+_CHUNK = 1000  # samples per features of all networks (memory)
 _CHAINS_TRIED = 6  # from which an exact fit is sought (budget)
 _SMALL_UNIT = 0.3  # mean weight norm relative to the largest in the layer, below which a unit is not counted
-_STEPS_OF_COUNTED = 40  # of Levenberg-Marquardt for the network of the counted units (budget)
-_STEPS_OF_EXACT = 100  # `_STEPS_OF_COUNTED` without penalty (budget)
-_PATIENCE = 15  # steps in which the loss must halve
 
 
 def fit_automatic_widths(problem, options):
@@ -51,8 +45,8 @@ def fit_automatic_widths(problem, options):
     First, units are removed layer by layer (`grown_layers`); if the rest explains the data to rounding, it is the fit.
     If not, sums of degree 8, 16 and 32 are tried. If none is exact, chains sample the posterior of wide
     networks. If the units that it supports explain the data, they are the fit. Else there is noise or the target is
-    outside the class: predictions are the posterior mean, stacked with kernel ridge regression on held-out samples. The
-    network itself is then the maximum of the posterior with the units that the posterior supports.
+    outside the class: predictions are the posterior mean, and the network itself is then the maximum of the posterior
+    with the units that the posterior supports.
     """
     scaling = robust_scaling(problem.y)
     y = scaling.standardized(problem.y)
@@ -68,21 +62,19 @@ def fit_automatic_widths(problem, options):
     exact = posterior.exact(problem, options, robust)
     if exact is not None:
         return exact
-    kernel = KernelRidgePart(problem.samples())
-    weights, error, squares = posterior.stacked(problem, scaling, kernel)
+    squares = posterior.held_out_squares(problem, scaling)
     module, history = posterior.counted(problem, options)
-    mean = MiddleOfNetworks(posterior.net, posterior.params.reshape(-1, posterior.net.size), scaling)
     return Fit(
         scaling.to_original_(module),
         None,
         history[-1:],
         history,
         loss=history[-1],
-        error=error,
+        error=problem.relative_error(squares),
         squares=squares,
         l2=float("nan"),
         margin=_MARGIN,
-        predictor=StackedPrediction([mean, kernel], weights),
+        predictor=MiddleOfNetworks(posterior.net, posterior.params.reshape(-1, posterior.net.size), scaling),
     )
 
 
@@ -99,7 +91,7 @@ def _posterior_architecture(problem):
 def _deep(problem, options):
     """A sum of degree 16 or 32 that is exact or leaves little, or None; one that leaves much ends the search."""
     best = None
-    options = dataclasses.replace(options, n_starts=min(_DEEP_STARTS, options.n_starts), log=StageLog())
+    options = dataclasses.replace(options, n_starts=min(MAX_STARTS, options.n_starts), log=StageLog())
     for widths in _DEEP_WIDTHS:
         kind = dataclasses.replace(problem.architecture.up_to(len(widths) + 1), widths=widths)
         if len(kind.connections) == len(widths) and len(problem.x) >= _DEEP_SAMPLES_PER_WEIGHT * kind.n_weights:
@@ -177,25 +169,21 @@ class _Posterior:
             if len(problem.x) <= part.architecture.n_weights:  # explains any target
                 part, module = pruned_fit(part, options, module, samples, NOISE_OF_NEXT * _sum_of_squares(samples))
             set_trainable(module)
-            options.minimize(module, samples, max_iter=_STEPS_OF_EXACT, patience=_PATIENCE)
+            options.minimize(module, samples, max_iter=FULL_STEPS, patience=options.patience)
             fit = _exact(part, module, options, samples)
             if fit is not None:
                 return fit
         return None
 
-    def stacked(self, problem, scaling, kernel):
-        """Weights of posterior mean and kernel ridge regression, their held-out error, and its squares (n,)."""
-        x, y = problem.x, problem.y[:, 0].numpy()
-        predictions = np.empty((len(x), 2))
+    def held_out_squares(self, problem, scaling):
+        """Squared errors (n,) of each chain's mean on the samples that it does not use."""
+        x, squares = problem.x, np.empty(len(problem.x))
         for k, fold in enumerate(self.folds):
             rest = np.setdiff1d(np.arange(len(x)), fold)
             mean = MiddleOfNetworks(self.net, self.params[:, k], scaling)
-            predictions[fold, 0] = mean(clipped_inputs(x[fold], x[rest], _MARGIN))[:, 0].numpy()
-        m = len(kernel.left_out)
-        predictions[:m, 1] = y[:m] - kernel.left_out
-        predictions[m:, 1] = kernel(x[m:])[:, 0].numpy() if m < len(x) else []
-        weights, error = stacking_weights(predictions, y, problem.sample_weights)
-        return weights, error, (predictions @ weights - y) ** 2
+            errors = mean(clipped_inputs(x[fold], x[rest], _MARGIN)) - problem.y[fold]
+            squares[fold] = errors[:, 0].numpy() ** 2
+        return squares
 
     def counted(self, problem, options):
         """The network of the units that the posterior supports, with its losses."""
@@ -204,7 +192,7 @@ class _Posterior:
         set_trainable(module)
         variance = _sum_of_squares(self.samples)
         penalties = unit_penalties(module, self.noise[k])
-        result = options.minimize(module, self.samples, l2=penalties, max_iter=options.n_steps(_STEPS_OF_COUNTED))
+        result = options.minimize(module, self.samples, l2=penalties, max_iter=options.n_steps(NEAR_STEPS))
         with torch.no_grad():
             loss = float(self.samples.squared_errors(module).sum()) / variance
         return module, [*[cost / variance for cost in result.history], loss]
@@ -216,3 +204,19 @@ class _Posterior:
         module = copy.deepcopy(self.module)
         self.net.assign(self.params[-1, k], module)
         return with_units(problem, module, kept)
+
+
+class MiddleOfNetworks(nn.Module):
+    """Interquartile mean of the outputs of networks, in the units of the targets that `scaling` standardizes."""
+
+    def __init__(self, net, params, scaling):
+        super().__init__()
+        self.net, self.unit, self.zero = net, float(scaling.scale), float(scaling.center)
+        self.register_buffer("params", torch.as_tensor(params))  # (m, P)
+
+    def forward(self, x):
+        """The interquartile mean (n, 1)."""
+        parts = [torch.as_tensor(self.net.middle_output(self.params.numpy(), part.numpy())) for part in x.split(_CHUNK)]
+        return self.zero + self.unit * torch.cat(parts)[:, None]
+
+    predict = forward

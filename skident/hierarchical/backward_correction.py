@@ -1,7 +1,5 @@
 """The protocol that measures backward feature correction: layers trained alone, held fixed, and trained jointly."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +8,6 @@ from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.model_selection import train_test_split
 
 from skident.metrics import feature_recovery_error, neuron_correlation
-
-__all__ = ["BackwardCorrection", "backward_feature_correction"]
 
 
 @dataclass

@@ -1,22 +1,10 @@
-"""Stochastic gradient descent of several classifiers at once: trials that select the noise, and networks to average."""
+"""Stochastic gradient descent of several classifiers at once: trials that select the noise."""
 
-from __future__ import annotations
-
-import copy
 import math
 from dataclasses import dataclass
 
 import torch
-from torch import nn
 from torch.nn import functional
-
-__all__ = ["MeanOfLogits", "Trial", "train_in_parallel", "trial_logits"]
-
-# Torch's defaults of OneCycleLR and BatchNorm1d, so that networks are those that skorch would train.
-_RISING = 0.3  # fraction of the steps with a rising rate; torch's default
-_FIRST_RATE = 1.0 / 25.0  # relative to the largest; torch's default
-_LAST_RATE = _FIRST_RATE / 1e4  # relative to the largest; torch's default
-_MOMENTA = (0.85, 0.95)  # while the rate is largest and smallest; torch's default
 
 
 @dataclass(frozen=True)
@@ -28,34 +16,8 @@ class Trial:
     weight_decay: float
 
 
-class MeanOfLogits(nn.Module):
-    """Mean of the logits of networks."""
-
-    def __init__(self, networks):
-        super().__init__()
-        self.networks = nn.ModuleList(networks)
-
-    def forward(self, x):
-        """The mean (n, o)."""
-        return torch.stack([network(x) for network in self.networks]).mean(dim=0)
-
-    predict = forward
-
-
 def trial_logits(problem, trials, training):
-    """Logits (m, o) of the held-out samples of each trial, from networks trained in parallel on the others."""
-    nets, _ = _trained(problem, trials, training)
-    return [nets.logits(k, problem.x[trial.held]) for k, trial in enumerate(trials)]
-
-
-def train_in_parallel(problem, trials, training):
-    """Trained modules, initial modules, and the mean loss of each epoch (T, K)."""
-    nets, losses = _trained(problem, trials, training)
-    return nets.trained_modules(), nets.initial, losses
-
-
-def _trained(problem, trials, training):
-    """Networks with batch norm, each trained without the samples that its trial holds out, and losses (T, K) by epoch.
+    """Logits (m, o) of the held-out samples of each trial, from networks with batch norm trained on the others.
 
     The networks have the architecture of the problem and `training`'s steps: SGD with momentum, clipped gradients and a
     one-cycle schedule. Small networks take most of their time in calls of torch, which all of them share. Numbers of
@@ -68,7 +30,9 @@ def _trained(problem, trials, training):
     n_batches = 1 if training.batch_size == -1 else max(1, round(n / training.batch_size))
     size = math.ceil(n / n_batches)
     starts = [start for start in range(0, n, size) if n - start > 1]  # batch norm refuses single samples
-    total, losses = training.max_epochs * len(starts), []
+    total = training.max_epochs * len(starts)
+    clock = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=training.lr, momentum=training.momentum)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(clock, max_lr=training.lr, total_steps=total + 1)
     for step in range(total):
         start = starts[step % len(starts)]
         if start == 0:
@@ -76,27 +40,17 @@ def _trained(problem, trials, training):
             shuffled = rest.gather(1, order)
         rows = shuffled[:, start : start + size]
         batch = (problem.x[rows], problem.y[rows], None if problem.weights is None else problem.weights[rows, 0])
-        loss = nets.step(*batch, *_rate_and_momentum(step, total, training.lr))
-        losses.append(loss * (rows.shape[1] / n))
-    return nets, torch.stack(losses).reshape(training.max_epochs, len(starts), -1).sum(1)
-
-
-def _rate_and_momentum(step, total, largest):
-    """Learning rate and momentum of a step in the one-cycle schedule."""
-    turn, last = _RISING * (total + 1) - 1.0, float(total)
-    if step <= turn:
-        position, (a, b), (low, high) = step / max(turn, 1.0), (_FIRST_RATE, 1.0), (_MOMENTA[1], _MOMENTA[0])
-    else:
-        position, (a, b), (low, high) = (step - turn) / (last - turn), (1.0, _LAST_RATE), _MOMENTA
-    part = (1.0 + math.cos(math.pi * position)) / 2.0
-    return largest * (b + (a - b) * part), high + (low - high) * part
+        nets.step(*batch, clock.param_groups[0]["lr"], clock.param_groups[0]["momentum"])
+        clock.step()
+        schedule.step()
+    return [nets.logits(k, problem.x[trial.held]) for k, trial in enumerate(trials)]
 
 
 class _Networks:
     """K quadratic DenseNets with linear readouts and batch norm: parameters stacked, with momentum."""
 
     def __init__(self, problem, rest, trials, training):
-        self.initial = modules = [problem.part(rows).build("linear", batch_norm=True) for rows in rest]
+        modules = [problem.part(rows).build("linear", batch_norm=True) for rows in rest]
         self.generator = torch.Generator().manual_seed(problem.seed())
         self.connections, self.curvature = modules[0].connections, getattr(modules[0].activation, "curvature", None)
         self.norm = modules[0].norms[0]
@@ -123,7 +77,7 @@ class _Networks:
         return views
 
     def step(self, x, labels, weights, rate, momentum):
-        """One step of all networks on batches (K, n, d) with labels and weights (K, n); their mean losses, (K,)."""
+        """One step of all networks on batches (K, n, d) with labels and weights (K, n)."""
         if self.noisy:  # drawn in float32, which takes a tenth of the time
             x = x + self.noise * torch.randn(x.shape, generator=self.generator).to(x)
         logits = self._logits(x, self._normalized_by_batch)
@@ -138,19 +92,6 @@ class _Networks:
             gradient *= self.clip / norms.clamp(min=self.clip)
             self.velocity.mul_(momentum).add_(gradient).addcmul_(self.flat, self.decay)
             self.flat.sub_(self.velocity, alpha=rate)
-        return losses.detach()
-
-    @torch.no_grad()
-    def trained_modules(self):
-        """The networks as modules in evaluation mode."""
-        modules = copy.deepcopy(self.initial)
-        for k, module in enumerate(modules):
-            for name, p in module.named_parameters():
-                p.copy_(self.params[name][k])
-            for norm, means, variances in zip(module.norms, self.means, self.variances):
-                norm.running_mean.copy_(means[k, 0])
-                norm.running_var.copy_(variances[k, 0])
-        return [module.eval() for module in modules]
 
     @torch.no_grad()
     def logits(self, k, x):

@@ -1,10 +1,10 @@
-"""HierarchicalQuadraticNetClassifier: quadratic DenseNets for classification."""
+"""HierarchicalQuadraticNetClassifier: quadratic DenseNets for classification, and their fits by L-BFGS."""
 
-from __future__ import annotations
-
+import copy
 import dataclasses
 from functools import partial
 from numbers import Integral, Real
+from operator import attrgetter
 
 import numpy as np
 import torch
@@ -15,21 +15,29 @@ from sklearn.utils.multiclass import check_classification_targets
 from skident.base.checked_data import checked_data
 from skident.base.column_scales import scales_for_classes
 from skident.base.parameters import CLASS_WEIGHT, Interval, StrOptions
+from skident.budget.constants import MAX_STARTS
+from skident.optim import best_of
 
 from .architecture import warn_if_too_few
-from .classification_fits import fit_cross_entropy, fit_theorem4
 from .estimator_base import QuadraticDenseNetBase
-from .options import LayerPlan, Method
+from .problem import Attempt, Fit, LayerPlan, Method
 from .scaling import TargetScaling
+from .solvers import fit_lbfgs, set_trainable
 from .stochastic_fits import NoiseSelection
-
-__all__ = ["HierarchicalQuadraticNetClassifier"]
+from .sum_fits import regressed_signs
 
 # Small tables: at three times the rate, three eighths of the epochs have an equal mean accuracy on seven tables of 150
 # to 570 samples (within 0.001); on the digits of other writers fewer epochs lose 0.004.
 _SHORT_TRAINING = (0.15, 30)  # largest rate of SGD, and epochs (budget)
 _LONG_TRAINING = 80  # epochs
 _MANY_SAMPLES = 1000  # from which on the long training is used
+_SHARPNESS = 16.0  # v of Theorem 4, as at the end of Algorithm 1
+_L2 = 1e-3  # default of cross-entropy; not tuned, of the order of the grid for least squares
+_L2_OF_THEOREM4 = 1e-5  # default; small, since the planted sum is in the class and only its scale must be bounded
+_STEPS = 300  # of L-BFGS (budget)
+_STEPS_OF_THEOREM4 = 400  # of L-BFGS per value of v (budget)
+_GRADIENT_TOL = 1e-6  # largest entry of the gradient at convergence, of cross-entropy per sample
+_GRADIENT_TOL_OF_THEOREM4 = 1e-7  # smaller, since accurate logits are the solution here
 
 
 class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase):
@@ -38,7 +46,7 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
     ``loss="cross_entropy"`` minimizes ``mean -log softmax(F(x))_y + l2 Reg`` with linear readouts, by SGD with batch
     norm after the activations (Appendix A.3). ``loss="theorem4"`` is for two classes given by the sign of
     ``x_0 + F(x)``, F the paper's sum: it minimizes ``mean log(1 + exp(-y v (x_0 + F(x)))) + v l2 Reg`` for
-    v = 1, 4, 16 in turn, y in {-1, 1}.
+    v = 16, y in {-1, 1}.
 
     Parameters
     ----------
@@ -70,9 +78,9 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
     classes_ : ndarray of shape (n_classes,)
     widths_, connections_, alphas_, layer_weights_, initial_layer_weights_, readout_, l2_, n_iter_, history_,
     spectrum_, stage_history_, net_
-        As for `HierarchicalQuadraticNet`; those of the first network if several are averaged.
+        As for `HierarchicalQuadraticNet`.
     restart_losses_ : list of float
-        Final objective of each start, or of each network that is averaged.
+        Final objective of each start.
     input_noise_ : float
         Standard deviation used in training.
     held_out_score_, linear_score_ : float
@@ -82,8 +90,6 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
     Notes
     -----
     Predictions depend on `random_state`, which draws splits, starts and batches, but not on the order of the rows.
-    SGD trains three networks from random weights at once and averages their logits, unless there are `callbacks`.
-    `transform`, `layer_weights_` and `net_` are those of the first one.
 
     Input noise is selected by trainings of three quarters of the epochs on two thirds of the samples; with less than
     300 samples each third is held out in turn. `fit_layers` with `start` uses 0 for "auto".
@@ -291,7 +297,7 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
             For Theorem 4 ``v (x_0 + F(x))``.
         """
         X = self._checked_inputs(X)
-        F = self._in_chunks(X, lambda module, x: (self._predictor or module).predict(x))
+        F = self._in_chunks(X, lambda module, x: module.predict(x))
         if self.loss == "theorem4":
             x0 = self._input_scaling.offsets(X)
             return self._sharpness * (F[:, 0] if x0 is None else x0[:, 0] + F[:, 0])
@@ -325,3 +331,55 @@ class HierarchicalQuadraticNetClassifier(ClassifierMixin, QuadraticDenseNetBase)
         """
         F = self.decision_function(X)
         return self.classes_[(F > 0).astype(int) if F.ndim == 1 else F.argmax(axis=1)]
+
+
+def fit_cross_entropy(problem, options, l2="auto"):
+    """Linear readouts by L-BFGS on the multinomial cross-entropy, best of at most two starts; l2="auto" is 1e-3."""
+    l2 = _L2 if l2 == "auto" else float(l2)
+    attempts = (_cross_entropy_attempt(problem, options, l2) for _ in range(min(MAX_STARTS, options.n_starts)))
+    best, losses = best_of(attempts, attrgetter("loss"))
+    return Fit(best.module, best.initial, losses, best.history, best.converged, l2=l2)
+
+
+def _cross_entropy_attempt(problem, options, l2):
+    """L-BFGS from one random or given start."""
+    module = problem.build("linear")
+    initial = copy.deepcopy(module)
+    set_trainable(module, fixed=problem.fixed)
+
+    def loss():
+        losses = torch.nn.functional.cross_entropy(module(problem.x), problem.y, reduction="none")
+        return problem.mean(losses[:, None]).sum()
+
+    result = fit_lbfgs(module, loss, l2=l2, max_iter=options.max_iter or _STEPS, tol=_GRADIENT_TOL)
+    return Attempt(module, initial, result.cost, result.history, result.status != "max_iter")
+
+
+def fit_theorem4(problem, options, l2="auto"):
+    """Minimize ``mean log(1 + exp(-y v (x_0 + F(x)))) + v l2 Reg`` by L-BFGS for v = 16.
+
+    Theorem 4, eq. (3.3); y in {-1, 1}, (n, 1). Without ``x0``, F has a direct part ``D [x, x^2]`` instead. Best of at
+    most two starts; l2="auto" is 1e-5.
+    """
+    l2 = _L2_OF_THEOREM4 if l2 == "auto" else float(l2)
+    attempts = (_theorem4_attempt(problem, options, l2, k) for k in range(min(MAX_STARTS, options.n_starts)))
+    best, losses = best_of(attempts, attrgetter("loss"))
+    return Fit(best.module, best.initial, losses, best.history, best.converged, l2=l2, sharpness=_SHARPNESS)
+
+
+def _theorem4_attempt(problem, options, l2, k):
+    """The attempt from start k; the second one has the signs of a regression on y."""
+    offset = 0.0 if problem.x0 is None else problem.x0
+    net = problem.build("sum", direct=problem.x0 is None)
+    if k == 1 and problem.start is None:
+        net.all_signs.copy_(regressed_signs(problem))
+    initial = copy.deepcopy(net)
+    set_trainable(net, fixed=problem.fixed)
+
+    def loss():
+        return problem.mean(torch.nn.functional.softplus(-problem.y * _SHARPNESS * (offset + net(problem.x)))).sum()
+
+    max_iter = options.max_iter or _STEPS_OF_THEOREM4
+    result = fit_lbfgs(net, loss, l2=_SHARPNESS * l2, max_iter=max_iter, tol=_GRADIENT_TOL_OF_THEOREM4)
+    options.log.say(f"start {k + 1}: cross-entropy {result.cost:.4f}")
+    return Attempt(net, initial, result.cost, result.history, result.status != "max_iter")

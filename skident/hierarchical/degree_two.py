@@ -1,14 +1,10 @@
 """Ridge regression on all terms of degree two: a start and the signs for layer 2."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 
 from skident.budget.constants import LARGEST_ORDER
 from skident.linalg.kernel_ridge import ridge_path
-
-__all__ = ["signed_root", "start_from_degree_two"]
 
 _RIDGES = np.logspace(-10, 2, 25)  # relative to the trace of the kernel, half decades from rounding on
 _LEAST_EIGENVALUE = 1e-3  # relative to the largest: units with zero weights would have zero gradient and stay there

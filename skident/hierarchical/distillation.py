@@ -1,7 +1,5 @@
 """Options, stage thresholds (eq. 4.1) and INITIAL-DISTILL of Algorithm 1 of Allen-Zhu and Li (2020)."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from dataclasses import dataclass
@@ -10,8 +8,6 @@ import numpy as np
 import torch
 
 from .degree_two import signed_root
-
-__all__ = ["Algorithm1Options", "LayerRule", "check_options", "initial_distill", "layer_rules"]
 
 
 @dataclass(frozen=True)

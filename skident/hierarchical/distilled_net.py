@@ -1,15 +1,11 @@
 """The distilled quadratic DenseNet of Algorithm 1 as a torch module, and its training objectives."""
 
-from __future__ import annotations
-
 import math
 
 import torch
 from torch import nn
 
 from .modules import LayerInputs, TruncatedSquare
-
-__all__ = ["DistilledQuadraticNet", "PenalizedLogistic", "PenalizedSquares", "SharpenedNet"]
 
 
 class DistilledQuadraticNet(LayerInputs):

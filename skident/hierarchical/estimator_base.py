@@ -1,7 +1,5 @@
 """Base class of the hierarchical quadratic estimators: parameters, fits of all or some layers, hidden features."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import functools
@@ -28,13 +26,10 @@ from skident.training.net import Training, resolve_device
 from .algorithm1 import run_algorithm1
 from .architecture import DenseNetArchitecture, check_alphas, check_connections, check_widths
 from .distillation import check_options
-from .options import LayerPlan, SolverOptions
-from .problem import Problem, require_finite
+from .problem import LayerPlan, Problem, SolverOptions, require_finite
 from .scaling import input_range, input_scaling
 from .stochastic_fits import InputNoise, fit_stochastic
 from .sum_fits import EXPLAINED
-
-__all__ = ["QuadraticDenseNetBase"]
 
 _CHUNK = 20_000  # samples per forward pass (memory)
 # Defaults of the solvers that skorch runs.

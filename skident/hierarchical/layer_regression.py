@@ -1,7 +1,5 @@
 """Initial weights of the sum form by linear regression, layer by layer, instead of random starts."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import warnings
@@ -15,8 +13,6 @@ from skident.linalg import joint_pencil
 from .degree_two import signed_root
 from .problem import copy_layers
 from .solvers import jacobian, set_trainable
-
-__all__ = ["RIDGES", "can_regress", "n_columns", "regress_layers", "regress_top_layer", "regressable_layers"]
 
 # Relative to columns of norm one, one start each: damps products of inputs that the layers below nearly span.
 RIDGES = (1e-7, 1e-5)

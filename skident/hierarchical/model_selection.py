@@ -1,7 +1,5 @@
 """Model selection on held-out samples: the penalty of the sum form, and the sum form or linear readouts."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 
@@ -9,24 +7,19 @@ import numpy as np
 import torch
 
 from skident.base.progress import StageLog
-from skident.budget.constants import FEWEST_FOLDED, PENALTY_STEPS, RANGE_MARGIN
+from skident.budget.constants import FEWEST_FOLDED, HALVING_STEPS, NEAR_STEPS, RANGE_MARGIN
 
-from .linear_readout_fits import fit_linear
-from .ridge_fallback import has_few_samples
+from .linear_readout_fits import fit_linear, has_few_samples
 from .scaling import clipped_inputs, robust_scaling
 from .solvers import set_trainable
 from .sum_fits import EXPLAINED, fit_sum
-
-__all__ = ["fit_auto", "fit_penalized_sum", "with_selected_penalty"]
 
 # Penalties relative to robustly scaled targets. Half decades in the range that helps targets with noise of 0.3 standard
 # deviations; tuned on seeds 0 to 9 of make_hierarchical_target(10, (3, 2)), 600 samples.
 _L2_GRID = (0.0, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 _PATIENCE = 6  # steps per penalty in which the objective must halve (budget)
-_PATIENCE_OF_FOLDS = 10  # `_PATIENCE` for the starts of each fold (budget)
 _HOPELESS = 0.02  # relative loss above which three starts of the sum suffice (budget)
 _FAR_BEHIND = 1.15  # ratio of errors in the first fold above which other folds are not fitted (budget)
-_COMPARABLE = 2.0  # ratio of the unpenalized sum's error to that of linear readouts up to which penalties are tried
 
 
 def fit_penalized_sum(problem, options, l2="auto"):
@@ -73,7 +66,7 @@ def _penalty_path(problem, options, module, grid):
     module = scaling.to_standardized_(copy.deepcopy(module))
     set_trainable(module, fixed=problem.fixed)
     for l2 in grid[1:]:
-        result = options.minimize(module, samples, l2=l2, max_iter=options.n_steps(PENALTY_STEPS), patience=_PATIENCE)
+        result = options.minimize(module, samples, l2=l2, max_iter=options.n_steps(NEAR_STEPS), patience=_PATIENCE)
         history = [cost / scale for cost in result.history]
         yield scaling.to_original_(copy.deepcopy(module)), history, result.status != "max_iter"
 
@@ -82,9 +75,7 @@ def _cross_validated(problem, options, grid, rival):
     """Squared errors (penalties, n) of samples left out, from new starts; infinite if far above a rival's."""
     n, hopeless = len(problem.x), np.full((len(grid), len(problem.x)), np.inf)
     squares = np.zeros((len(grid), n))
-    options = dataclasses.replace(
-        options, n_starts=min(2, options.n_starts), patience=_PATIENCE_OF_FOLDS, log=StageLog()
-    )
+    options = dataclasses.replace(options, n_starts=min(2, options.n_starts), patience=HALVING_STEPS, log=StageLog())
     for fold in np.array_split(np.arange(n), 3):
         part = problem.part(np.setdiff1d(np.arange(n), fold))
         fit = fit_sum(part, options, grid[0])
@@ -112,7 +103,5 @@ def fit_auto(problem, options, l2="auto"):
     if not fit.finite:
         return fit_linear(problem, options, l2)
     linear = fit_linear(problem, options, l2, cross_validate=True)
-    if fit.error >= _COMPARABLE * linear.error:
-        return linear
     fit = with_selected_penalty(problem, options, fit, l2, linear.error)
     return fit if fit.error < linear.error else linear

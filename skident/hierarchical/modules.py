@@ -1,14 +1,10 @@
 """The quadratic DenseNet of Allen-Zhu and Li (2020) as a torch module, and its activations."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import torch
 from torch import nn
-
-__all__ = ["LayerInputs", "QuadraticDenseNet", "ScaledLogits", "TiltedSquare", "TruncatedSquare"]
 
 
 class TruncatedSquare(nn.Module):
@@ -233,20 +229,3 @@ class QuadraticDenseNet(LayerInputs):
                 W[:, start : start + size] *= root if j < 2 else 1.0 / root
                 start += size
         return self
-
-
-class ScaledLogits(nn.Module):
-    """``v (x_0 + F(x))`` with x_0 the first column: the argument of the cross-entropy of Theorem 4; v = `sharpness`.
-
-    Without `offset_column` it is ``v F(x)``.
-    """
-
-    def __init__(self, net, offset_column=True):
-        super().__init__()
-        self.net, self.offset_column, self.sharpness = net, offset_column, 1.0
-
-    def forward(self, x):
-        """Logits (n, 1) for inputs (n, 1 + d), or (n, d) without offset column."""
-        if not self.offset_column:
-            return self.sharpness * self.net(x)
-        return self.sharpness * (x[:, :1] + self.net(x[:, 1:]))

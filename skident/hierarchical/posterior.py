@@ -1,13 +1,9 @@
 """Posterior samples of sums of squares by Hamiltonian Monte Carlo, several chains at once."""
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.linalg
 
-from skident.budget.constants import RIDGE_OF_PRODUCTS
-
-__all__ = ["PosteriorChains"]
+from skident.budget.constants import FEW_ROUNDINGS, RIDGE_OF_PRODUCTS
 
 _LEAPFROG_STEPS = 8  # per iteration (budget)
 _THINNING = 6  # iterations per sample: neighbors are alike, and each sample costs a pass in predictions
@@ -24,7 +20,6 @@ _ANNEALED = 0.75  # fraction of the warm-up; the chain then has the rest to sett
 # Gamma prior of the precision of a unit's weights on one connection, in robust units.
 _SHAPE = 0.5  # of one pseudo-weight
 _RATE = 3e-3  # with 1e-4, the last layer is set to zero in some chains
-_LEAST_NOISE = 1e-14  # of the noise variance, relative to that of the targets: rounding of degree 2^L
 
 
 class PosteriorChains:
@@ -42,7 +37,7 @@ class PosteriorChains:
         self.net, self.y, self.used, self.rng = net, y, used, rng
         self.params, self.n, self.variance = params.copy(), used.sum(axis=1), float(y.var())
         self.groups, self.member = _groups(net)
-        self.least, self.bound = _LEAST_NOISE * self.variance, _HIGHEST_NOISE * self.variance
+        self.least, self.bound = FEW_ROUNDINGS * self.variance, _HIGHEST_NOISE * self.variance
         self.size = np.full(len(params), _FIRST_STEP)
         with np.errstate(over="ignore", invalid="ignore"):
             self.squares = net.loss_and_gradient(self.params, y, used)[0]

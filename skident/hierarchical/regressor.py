@@ -1,7 +1,5 @@
 """HierarchicalQuadraticNet: hierarchical learning with quadratic DenseNets as a regressor."""
 
-from __future__ import annotations
-
 import warnings
 from functools import partial
 
@@ -21,10 +19,8 @@ from .automatic_widths import WIDTHS, fit_automatic_widths
 from .estimator_base import QuadraticDenseNetBase
 from .linear_readout_fits import fit_linear
 from .model_selection import fit_auto, fit_penalized_sum
-from .options import STOCHASTIC, LayerPlan, Method
+from .problem import STOCHASTIC, LayerPlan, Method
 from .scaling import target_scaling
-
-__all__ = ["HierarchicalQuadraticNet"]
 
 _MAX_WEIGHTS_OF_LM = 1500  # above, L-BFGS: a step of Levenberg-Marquardt costs O(n P^2 + P^3)
 _FITS = {"auto": fit_auto, "sum": fit_penalized_sum, "linear": fit_linear}  # by readout
@@ -44,8 +40,8 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
     Parameters
     ----------
     widths : sequence of int or "auto", default=(4, 4)
-        ``(k_2, ..., k_L)``. "auto" selects up to four hidden layers and their units, averages over the posterior if
-        there is noise, and combines that with kernel ridge regression (see Notes). Use it if the widths are unknown.
+        ``(k_2, ..., k_L)``. "auto" selects up to four hidden layers and their units, and averages over the posterior if
+        there is noise (see Notes). Use it if the widths are unknown.
     connections : {"paper", "full", "chain"}, or sequence of collections of int, default="paper"
         ``(J_2, ..., J_L)``, each with the previous layer; or a dict by layer. "paper" is ``J_l = {0, ..., l - 3, l -
         1}`` and ``J_2 = {0, 1}``, "full" is all layers below, "chain" the previous one.
@@ -146,9 +142,8 @@ class HierarchicalQuadraticNet(RegressorMixin, QuadraticDenseNetBase):
     networks of widths (6, 4), or (4, 2) if there are less than 1.5 samples per weight. Each unit and connection has its
     own variance. Up to 16 chains start at small weights and high noise, each without its share of the samples. If the
     units of a chain explain the data, they are the result. Else `predict` is the interquartile mean of the sampled
-    networks. Kernel ridge regression is added, with nonnegative weights, if that is better on the samples that a chain
-    did not use by more than two standard errors. `widths_`, `layer_weights_` and `transform` are then those of the
-    maximum of the posterior with the units that it supports.
+    networks. `widths_`, `layer_weights_` and `transform` are then those of the maximum of the posterior with the units
+    that it supports.
 
     **Exactness.** `exact_` states that residuals are at most ``1e-7 (u + |y - median|)``, u 1.5 times the median
     absolute deviation, and so are those of each sample without itself (to first order). It is False if samples hardly

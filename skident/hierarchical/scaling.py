@@ -1,29 +1,14 @@
 """Standardization of inputs and targets, and the range to which standardized inputs are clipped."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from skident.budget.constants import FEW_ROUNDINGS, INPUT_BOUND, NO_EFFECT
 from skident.linalg import column_units
 
-__all__ = [
-    "InputScaling",
-    "TargetScaling",
-    "clipped_inputs",
-    "input_range",
-    "input_scaling",
-    "robust_scaling",
-    "target_scaling",
-]
-
-# Standard deviations, for networks with batch norm: rare outliers would dominate the batch statistics.
-_INPUT_BOUND = 3.0
 _SIGNIFICANT_MEAN = 5.0  # standard errors up to which a mean counts as zero: false alarms below 1e-6 per input
-_CONSTANT_TARGET = 1e-14  # relative range up to which a target is constant: about 50 eps
-_NO_SPREAD = 1e-9  # median deviation relative to the standard deviation, below which most targets are equal
 
 
 @dataclass(frozen=True)
@@ -87,7 +72,7 @@ def input_scaling(X, offset_column=None, clipped=False, weights=None):
     mean, scale = column_units(inputs, weights=weights)
     no_offset = np.all(np.abs(mean) <= _SIGNIFICANT_MEAN * scale / np.sqrt(len(X)))
     center = np.zeros_like(mean) if no_offset else mean
-    return InputScaling(center, scale, _INPUT_BOUND if clipped else None, offset_column)
+    return InputScaling(center, scale, INPUT_BOUND if clipped else None, offset_column)
 
 
 def target_scaling(Y, weights=None):
@@ -96,7 +81,7 @@ def target_scaling(Y, weights=None):
     `weights` (n,) are those of the samples.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        constant = np.ptp(Y, axis=0) <= _CONSTANT_TARGET * np.abs(Y).max(axis=0)
+        constant = np.ptp(Y, axis=0) <= FEW_ROUNDINGS * np.abs(Y).max(axis=0)
         center = np.average(Y, axis=0, weights=weights)
         scale = float(np.sqrt(np.average((Y - center) ** 2, axis=0, weights=weights).mean()))
     if constant.any():
@@ -117,7 +102,7 @@ def robust_scaling(y):
     """Median and 1.5 times the median absolute deviation of y (n, 1); if zero, mean and standard deviation."""
     center = y.median()
     scale = 1.5 * (y - center).abs().median()
-    if scale > _NO_SPREAD * y.std():
+    if scale > NO_EFFECT * y.std():
         return TargetScaling(float(center), float(scale))
     return TargetScaling(float(y.mean()), float(y.std()))
 

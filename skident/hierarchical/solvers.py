@@ -1,7 +1,5 @@
 """Levenberg-Marquardt and L-BFGS on the flattened parameters of a quadratic DenseNet."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 
@@ -9,26 +7,15 @@ import numpy as np
 import scipy.optimize
 import torch
 
+from skident.budget.constants import LBFGS_MEMORY
 from skident.optim import DenseNormalEquations, LeastSquaresResult, give_up_when_slow, levenberg_marquardt
 
 from .array_networks import ArrayNetworks
-
-__all__ = [
-    "LEAST_SQUARES",
-    "WeightedSamples",
-    "fit_lbfgs",
-    "fit_least_squares",
-    "fit_least_squares_by_lbfgs",
-    "jacobian",
-    "set_trainable",
-    "warm_start_readout",
-]
 
 # Factors of l2 per kind of block. Almost none for the direct part: it is the linear model, and should not shrink.
 _PENALTY_FACTORS = {"weights": 1.0, "readouts": 1.0, "direct": 0.01}
 _LBFGS_STEPS = 8  # steps of L-BFGS per step of Levenberg-Marquardt (budget)
 _OVERFLOW = 1e300  # objective value where the loss overflows: the line search turns back
-_LBFGS_MEMORY = 20  # pairs of L-BFGS; twice scipy's default, since loss surfaces of degree 2^L are ill-conditioned
 _STILL_FALLING = 0.99  # relative fall over the last tenth of the steps that counts as unconverged
 
 
@@ -200,7 +187,7 @@ def fit_lbfgs(module, loss, *, l2=0.0, max_iter=800, tol=1e-10):
         params.cpu().numpy().astype(np.float64),
         jac=True,
         method="L-BFGS-B",
-        options={"maxiter": max_iter, "maxfun": 2 * max_iter, "gtol": tol, "ftol": 1e-16, "maxcor": _LBFGS_MEMORY},
+        options={"maxiter": max_iter, "maxfun": 2 * max_iter, "gtol": tol, "ftol": 1e-16, "maxcor": LBFGS_MEMORY},
     )
     values = torch.as_tensor(result.x, dtype=params.dtype, device=params.device)
     _unflatten(blocks, values)

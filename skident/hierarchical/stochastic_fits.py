@@ -1,7 +1,5 @@
 """Training by Adam or SGD in mini-batches, with input noise selected by the log loss on held-out samples."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import math
@@ -14,17 +12,14 @@ from torch.nn import functional
 from skident.base.better_models import BetterModel, better_model
 from skident.base.linear_reference import linear_accuracy
 from skident.budget.constants import FEWEST_COMPARED, INPUT_NOISE, N_FOLDS
-from skident.training.net import fit_module, skorch_net_of
+from skident.training.net import fit_module
 
-from .batched_training import MeanOfLogits, Trial, train_in_parallel, trial_logits
+from .batched_training import Trial, trial_logits
 from .problem import Fit
 from .solvers import set_trainable
 from .sum_fits import regressed_signs
 
-__all__ = ["InputNoise", "NoiseSelection", "fit_stochastic", "select_noise"]
-
 _ENOUGH_SAMPLES = 300  # from here on a single third is held out (budget): the error of an accuracy is below .05
-_N_AVERAGED = 3  # networks with averaged logits: accuracy on digits of other writers is 0.005 higher than that of one
 _SHORTER = 0.75  # fraction of the epochs for the trainings that select the noise (budget)
 
 
@@ -85,8 +80,6 @@ def fit_stochastic(problem, method, criterion, training, callbacks=None, noise=I
     """Adam or SGD on all layers that are not fixed, with Gaussian input noise drawn anew at each step.
 
     A noise level of "auto" is selected on held-out samples if all layers start at random weights and none is fixed.
-    For labels, SGD with batch norm trains three networks from random weights and averages their logits, unless there
-    are callbacks.
     """
     labels = not problem.y.is_floating_point()
     parallel = labels and method.solver == "sgd" and method.clips and training.clip is not None
@@ -106,25 +99,9 @@ def fit_stochastic(problem, method, criterion, training, callbacks=None, noise=I
         noise_selection = select_noise(problem, held_out_logits) if drawn else NoiseSelection()
         level = noise_selection.noise
     training = noisy if level > 0 else quiet
-    if parallel and not callbacks and problem.start is None:
-        fit = _averaged(problem, criterion, training, level)
-    else:
-        module, initial, net = _trained(problem, method, criterion, training, level, callbacks)
-        fit = Fit(module, initial, net.history[-1:, "train_loss"], net.history[:, "train_loss"], skorch_net=net)
-    return dataclasses.replace(fit, l2=training.weight_decay, input_noise=level, noise_selection=noise_selection)
-
-
-def _averaged(problem, criterion, training, level):
-    """Some networks trained in parallel, whose logits are averaged; the first one is the module of the `Fit`."""
-    nobody = torch.arange(0, device=problem.x.device)
-    trials = [Trial(nobody, level, training.weight_decay)] * _N_AVERAGED
-    modules, initial, losses = train_in_parallel(problem, trials, training)
-    history = losses[:, 0].tolist()
-    for epoch, loss in enumerate(history if training.verbose else [], start=1):
-        print(f"epoch {epoch}: loss {loss:.4f}")
-    net = skorch_net_of(modules[0], criterion, training, history)
-    losses = losses[-1].tolist()
-    return Fit(modules[0], initial[0], losses, history, skorch_net=net, predictor=MeanOfLogits(modules))
+    module, initial, net = _trained(problem, method, criterion, training, level, callbacks)
+    chosen = {"l2": training.weight_decay, "input_noise": level, "noise_selection": noise_selection, "skorch_net": net}
+    return Fit(module, initial, net.history[-1:, "train_loss"], net.history[:, "train_loss"], **chosen)
 
 
 @torch.no_grad()

@@ -1,7 +1,5 @@
 """Fits of the paper's sum form, eq. (1.1), by least squares from several starts."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from dataclasses import dataclass
@@ -10,19 +8,15 @@ from operator import attrgetter
 import numpy as np
 import torch
 
-from skident.budget.constants import RANGE_MARGIN, SAME_MINIMUM
+from skident.budget.constants import CHUNK_ENTRIES, DENSE_PARAMETERS, FULL_STEPS, MAX_LEVERAGE, RANGE_MARGIN
 from skident.optim import best_of
 
 from .degree_two import start_from_degree_two
-from .exactness import is_exact
 from .layer_regression import RIDGES, regress_layers, regressable_layers
 from .modules import QuadraticDenseNet
-from .options import SolverOptions
-from .problem import Attempt, Fit
+from .problem import Attempt, Fit, SolverOptions
 from .scaling import robust_scaling
-from .solvers import set_trainable
-
-__all__ = ["EXPLAINED", "fit_sum", "regressed_signs", "repeated_minimum"]
+from .solvers import jacobian, set_trainable
 
 # Relative losses, of weighted samples.
 EXPLAINED = 1e-10  # below: the sum explains the data; far above rounding (1e-30), far below what noise leaves
@@ -30,13 +24,14 @@ _ALL_RECOVERED = 1e-20  # below: the layers added to a given start are recovered
 _PROMISING = 1e-2  # below: hidden biases are trained as well; before, they slow the search down
 _TARGET = 1e-26  # an attempt stops here: rounding of squares, 1e-32, times a few thousand for sums of degree 2^L
 _REFIT_TARGET = 1e-28  # squared error per sample, in robust units, at which the last fit stops: rounding
-_LOCAL_MINIMUM = 1e-5  # losses below it are still falling, and no evidence of a common minimum
 # Samples per weight in the two phases of an attempt, and their least number: enough equations to determine the weights.
 _SAMPLES_PER_WEIGHT = (6, 8)
 _FEWEST_SAMPLES = 400  # per phase: steps on fewer samples cost no less time
 # Budgets in steps of Levenberg-Marquardt.
 _STEPS = (100, 150)  # of the two phases
-_REFIT_STEPS = 100  # of the last fit
+_RESIDUAL_TOL = 1e-7  # largest residual relative to the robust scale: a tenth of the error that `exact_` promises
+_SAME_SAMPLE = 1e-3  # standard deviations of the inputs within which samples count as repeated
+_NULL_EIGENVALUE = 1e-12  # of the Gram matrix, relative to the largest: rounding of P = 3000 products, about 4000 eps
 
 
 def fit_sum(problem, options, l2="auto", hopeless=None):
@@ -56,7 +51,7 @@ def fit_sum(problem, options, l2="auto", hopeless=None):
 
     def enough(losses):
         given_up = hopeless is not None and len(losses) > 2 and min(losses) > hopeless
-        return losses[-1] < done or repeated_minimum(losses) or given_up
+        return losses[-1] < done or given_up
 
     starts = _starts(problem, options, samples, scaling, l2)
     attempts = (_attempt(problem, options, start, samples, l2) for start in starts)
@@ -77,12 +72,6 @@ def regressed_signs(problem):
     problem, scaling = dataclasses.replace(problem, rng=copy.deepcopy(problem.rng)), robust_scaling(problem.y)
     starts = _starts(problem, SolverOptions(n_starts=1), _samples(problem, scaling, 0.0), scaling, 0.0)
     return next(starts).module.all_signs
-
-
-def repeated_minimum(losses):
-    """Whether two starts reached the lowest loss, so that another one is unlikely to find a lower one."""
-    low = sorted(losses)[:2]
-    return len(low) == 2 and low[0] > _LOCAL_MINIMUM and low[1] < (1 + SAME_MINIMUM) * low[0]
 
 
 @dataclass(frozen=True)
@@ -154,7 +143,7 @@ def _refit(problem, options, best, losses, samples, scaling, l2):
         module,
         samples if explained else problem.samples(samples.y),
         l2=l2,
-        max_iter=options.n_steps(_REFIT_STEPS),
+        max_iter=options.n_steps(FULL_STEPS),
         target=_REFIT_TARGET * len(samples.y),
         patience=options.patience,
     )
@@ -176,3 +165,44 @@ def _refit(problem, options, best, losses, samples, scaling, l2):
         error=relative / (1.0 - P / n) ** 2 if n > P else float("inf"),
         l2=l2,
     )
+
+
+@torch.no_grad()
+def is_exact(module, samples):
+    """Whether every sample is predicted to rounding, also with the parameters that the other samples determine.
+
+    A polynomial with enough weights fits any few samples. A sample with residual r and leverage h therefore counts with
+    its leave-one-out residual ``r / (1 - h)`` (to first order); a sample with leverage near one is no evidence, and
+    repeated samples count as one. `samples` are in robust units, one output. False above 3000 parameters, which are not
+    tested.
+    """
+    size = 1.0 + samples.y.abs()[:, 0]
+    residuals = (module(samples.x) - samples.y).abs()[:, 0] / size
+    if not float(residuals.max()) <= _RESIDUAL_TOL or sum(p.numel() for _, p in module.blocks()) > DENSE_PARAMETERS:
+        return False
+    groups = np.unique(np.round(samples.x.cpu().numpy() / _SAME_SAMPLE), axis=0, return_inverse=True)[1].reshape(-1)
+    leverage = np.bincount(groups, leverages(module, samples.x).cpu().numpy())[groups]
+    slack = np.maximum(1.0 - leverage, 0.0)
+    return bool((leverage <= MAX_LEVERAGE).all() and (residuals.cpu().numpy() <= _RESIDUAL_TOL * slack).all())
+
+
+def leverages(module, x):
+    """Leverages (n,) in the linearized least squares problem of all parameters; O(n P^2 + P^3) for P parameters.
+
+    Every sample's gradient is scaled to norm one, or a few large targets of high degree would take all leverage.
+    Directions in which the outputs are constant, such as rotations of the last layer, do not contribute.
+    """
+    blocks = module.blocks()
+    chunk = max(1, CHUNK_ENTRIES // sum(p.numel() for _, p in blocks))
+
+    def gradients():
+        for part in x.split(chunk):
+            J = jacobian(module, blocks, part)[1][0]
+            yield J / torch.linalg.vector_norm(J, dim=1, keepdim=True)  # the offset's derivative is one
+
+    gram = sum(J.T @ J for J in gradients())
+    scale = gram.diagonal().clamp(min=torch.finfo(x.dtype).tiny).sqrt()
+    values, vectors = torch.linalg.eigh(gram / torch.outer(scale, scale))
+    kept = values > _NULL_EIGENVALUE * values[-1]
+    root = vectors[:, kept] / (scale[:, None] * values[kept].sqrt())
+    return torch.cat([((J @ root) ** 2).sum(dim=1) for J in gradients()])

@@ -1,30 +1,25 @@
 """Widths of a sum of squares: each unit has its own penalty, and units without support are removed."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 
 import torch
 
-from skident.budget.constants import MANY_ROUNDS, PENALTY_STEPS
+from skident.budget.constants import MANY_ROUNDS, MAX_STARTS, NEAR_STEPS
 
 from .degree_two import start_from_degree_two
 from .problem import copy_layers
 from .solvers import set_trainable
-
-__all__ = ["NOISE_OF_NEXT", "grown_layers", "pruned_fit", "unit_penalties", "with_units", "without_small_units"]
+from .sum_fits import EXPLAINED
 
 _FIRST_L2 = (0.1,)  # of layer 2, whose residual is all that the layers above contribute
 _NEXT_L2 = (1e-3, 1e-4)  # of a new layer: larger penalties set it to zero
-_STARTS = 2  # of each layer after the first (budget)
 _STEPS_PER_ROUND = 6  # of Levenberg-Marquardt (budget)
 _FIRST_PRUNING = 3  # rounds after which units are removed
 _DECAY = 0.7  # of the assumed noise per round: it starts as below and falls to the mean squared residual
 _NOISE_OF_FIRST = 2e-2  # relative to the variance, when layer 2 is fitted
 NOISE_OF_NEXT = 1e-3  # `_NOISE_OF_FIRST` for a new layer, or a network that almost explains the data
 _LEAST_NOISE = 1e-7  # relative to the variance: below, the penalties do not change the fit
-_COMPLETE = 1e-10  # relative loss of weighted samples, below which no layer is missing: noise and layers leave more
 _STEPS_OF_TEST = 15  # of Levenberg-Marquardt without penalty, for that loss (budget)
 _LEAST_NORM = 0.05  # weight norm relative to the largest in the layer, below which a unit is removed
 _REMOVED_NORM = 1e-12  # squared norm that is added, in robust units: a removed unit's penalty is finite
@@ -55,7 +50,7 @@ def _is_complete(module, options, samples, scale):
     """Whether the layers fitted so far explain the data; if so, the module is changed to do it."""
     trial = copy.deepcopy(module)
     set_trainable(trial)
-    complete = options.minimize(trial, samples, max_iter=_STEPS_OF_TEST).cost < _COMPLETE * scale
+    complete = options.minimize(trial, samples, max_iter=_STEPS_OF_TEST).cost < EXPLAINED * scale
     if complete:
         copy_layers(trial, module)
     return complete
@@ -64,7 +59,7 @@ def _is_complete(module, options, samples, scale):
 def _start(problem, options, lower, samples):
     """The best of some starts with a new layer on top of `lower`; every other one has random signs."""
     best, least = None, float("inf")
-    for k in range(1 if lower is None else _STARTS):
+    for k in range(1 if lower is None else MAX_STARTS):
         module = problem.build("sum")
         if lower is not None:
             copy_layers(lower, module)
@@ -74,7 +69,7 @@ def _start(problem, options, lower, samples):
             start_from_degree_two(module, samples)
         set_trainable(module, kinds={"weights", "offset"})
         for l2 in _FIRST_L2 if lower is None else _NEXT_L2:
-            result = options.minimize(module, samples, l2=l2, max_iter=PENALTY_STEPS, patience=PENALTY_STEPS // 4)
+            result = options.minimize(module, samples, l2=l2, max_iter=NEAR_STEPS, patience=NEAR_STEPS // 4)
         if result.cost < least or best is None:
             best, least = module, result.cost
     return best

@@ -2,12 +2,9 @@
 
 from ._audit import AuditDisplay
 from ._hierarchical import BackwardCorrectionDisplay, LayerFeatureDisplay
-from ._identification import IdentificationDisplay
-from ._landscape import LandscapeDisplay
-from ._phase_transition import PhaseTransitionDisplay
+from ._identification import IdentificationDisplay, SpectrumDisplay, WeightRecoveryDisplay
+from ._landscape import LandscapeDisplay, PhaseTransitionDisplay
 from ._saddles import EscapeDisplay, SingularSpectrumDisplay
-from ._spectrum import SpectrumDisplay
-from ._weights import WeightRecoveryDisplay
 
 __all__ = [
     "AuditDisplay",

@@ -1,13 +1,9 @@
 """`AuditDisplay`: differences of an audit over their tolerance, and the weight changes that it would detect."""
 
-from __future__ import annotations
-
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ._plotting import axes_pair, color_of
-
-__all__ = ["AuditDisplay"]
 
 _MIN_EXCESS = 1e-3  # smaller differences over their tolerance are drawn as this, on the logarithmic axis
 

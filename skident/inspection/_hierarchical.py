@@ -1,13 +1,9 @@
 """Displays of hierarchical learning: backward feature correction, and the image features of hidden units."""
 
-from __future__ import annotations
-
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ._plotting import axes_pair, color_of, require_pyplot
-
-__all__ = ["BackwardCorrectionDisplay", "LayerFeatureDisplay"]
 
 _MIN_ERROR = 1e-16  # smaller errors are drawn as this, on the logarithmic axis
 

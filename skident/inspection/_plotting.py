@@ -1,10 +1,6 @@
 """What the Displays share: the import of matplotlib, pairs of axes, colors, logarithmic axes that show zeros."""
 
-from __future__ import annotations
-
 import numpy as np
-
-__all__ = ["EPS", "axes_pair", "color_of", "require_pyplot", "with_floor"]
 
 EPS = float(np.finfo(np.float64).eps)  # smaller errors are rounding, and are drawn as this
 

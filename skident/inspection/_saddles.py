@@ -1,13 +1,9 @@
 """Displays of saddle-to-saddle training: singular values, losses with their saddles, escape speeds."""
 
-from __future__ import annotations
-
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ._plotting import color_of, require_pyplot
-
-__all__ = ["EscapeDisplay", "SingularSpectrumDisplay"]
 
 
 def _training_record(estimator, caller):

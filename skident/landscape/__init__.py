@@ -7,12 +7,11 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "certificate": ["CertificateOptions", "LandscapeCertificate"],
         "certify": ["landscape_certificate"],
-        "classifier": ["QuadraticNetClassifier"],
-        "descent_rate": ["descent_rate"],
+        "classifier": ["QuadraticNetClassifier", "Separation"],
+        "curvature": ["descent_rate"],
         "losses": ["HuberLoss"],
         "problem": ["LossTerms"],
         "regressor": ["QuadraticNetRegressor"],
-        "separation": ["Separation"],
         "phase_transitions": ["PhaseTransition", "TrainingTrials", "phase_transition"],
     },
 )

@@ -1,7 +1,5 @@
 """Sums over samples in extended precision with rigorous bounds of their rounding errors."""
 
-from __future__ import annotations
-
 import functools
 import math
 
@@ -11,14 +9,12 @@ from skident.linalg import svd
 
 from .problem import LossTerms, exact_offsets
 
-__all__ = ["BoundedSums", "gamma", "norm_upper_bound", "normalized", "precisions", "inflated", "deflated"]
-
 # IEEE formats only: the bounds below are those of operations that are rounded correctly.
 _EXTENDED = np.longdouble if np.finfo(np.longdouble).nmant in (63, 112) else np.float64
 # Multiplications in extended precision (budget).
 _NEGLIGIBLE_WORK = 1e5  # milliseconds: extended precision at once
-_MAX_WORK = 3e7  # half a second: above, double precision only
-_BLOCK = 128  # samples summed first: fewer consecutive roundings than in one sum
+MAX_WORK = 3e7  # half a second: above, double precision only
+BLOCK = 128  # samples summed first: fewer consecutive roundings than in one sum
 # Upper bound of the sum of numbers that underflow, for data whose largest numbers are about 1.
 _UNDERFLOW = 1e-280
 _INFLATION = 1e-14  # 45 eps: covers the roundings of a bound's own computation
@@ -28,7 +24,7 @@ _RANGE = 1e250  # of rescaled ridges, so that no product over- or underflows
 def precisions(problem):
     """Formats in which to try sums over a problem's samples: double first if extended precision takes long."""
     work = problem.n * problem.d**2
-    return [np.float64] * bool(work > _NEGLIGIBLE_WORK) + [_EXTENDED] * bool(work <= _MAX_WORK)
+    return [np.float64] * bool(work > _NEGLIGIBLE_WORK) + [_EXTENDED] * bool(work <= MAX_WORK)
 
 
 def collinearity(problem):
@@ -117,7 +113,7 @@ class BoundedSums:
         if problem.fit_intercept:
             self.y = self.y - np.average(problem.y, weights=problem.weights)
         self.weights = problem.weighted(np.ones(self.n)).astype(self.dtype)
-        self.depth = min(self.n, _BLOCK) + self.n // _BLOCK + 8
+        self.depth = min(self.n, BLOCK) + self.n // BLOCK + 8
 
     @functools.cached_property
     def squares(self):
@@ -126,7 +122,7 @@ class BoundedSums:
 
     def _blocks(self):
         """Slices of samples that are summed first."""
-        return (slice(i, i + _BLOCK) for i in range(0, self.n, _BLOCK))
+        return (slice(i, i + BLOCK) for i in range(0, self.n, BLOCK))
 
     def dot(self, u, w):
         """``<u, w>`` and a bound of its error."""

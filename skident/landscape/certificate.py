@@ -1,7 +1,5 @@
 """The result of certifying a point of a loss landscape: status, bounds, curvature; and the options of certificates."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 
@@ -10,8 +8,6 @@ import numpy as np
 from skident.base.report import ReportMixin
 
 from .problem import NO_TERMS, LossTerms
-
-__all__ = ["CertificateOptions", "Curvature", "LandscapeCertificate", "Proof", "certificate_of"]
 
 _REASONS = {
     "global": "the loss {loss:.3e} is within {gap:.1e} of a proven lower bound ({how})",

@@ -1,7 +1,5 @@
 """Certify a point of a shallow network's training: global optimum with a proof, saddle with an escape, or undecided."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.linalg.lanczos import lanczos
@@ -10,15 +8,12 @@ from .certificate import CertificateOptions, Curvature, Proof, certificate_of
 from .certify_losses import certify_convex_loss
 from .convex_loss_problem import ConvexLossProblem
 from .convex_solver import least_squares_size
-from .curvature import loss_derivatives, shallow_hessian_product
+from .curvature import FLAT, STATIONARY, form_certificate, loss_derivatives, shallow_hessian_product
 from .losses import checked_loss
 from .lower_bounds import lower_bound
-from .point_curvature import FLAT, STATIONARY, form_certificate
 from .point_loss import point_loss
 from .problem import NO_TERMS, QuadraticProblem
 from .quadratic_form import OutputSigns, check_point, quadratic_form
-
-__all__ = ["certify_quadratic", "certify_smooth", "landscape_certificate"]
 
 _ACCURACY = 0.02  # of the loss, relative to the gap that counts as zero
 _USUAL = CertificateOptions()

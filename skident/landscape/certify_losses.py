@@ -1,17 +1,13 @@
 """Certify a point of the landscape of a convex loss other than the squared one: logistic, Huber or Poisson."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
 
 from .certificate import CertificateOptions, Proof
+from .curvature import form_certificate
 from .fenchel_bounds import dual_candidates, dual_lower_bound, loss_upper_bound
-from .point_curvature import form_certificate
 from .quadratic_form import OutputSigns, quadratic_form, weight_gradient
-
-__all__ = ["certify_convex_loss"]
 
 _SLACK = 0.5  # share of the gap that counts as zero that a finite radius may cost
 _RADII = 1000.0  # times the norm of the parameters: the least radius of a proof without ridge

@@ -1,13 +1,11 @@
 """Fits of quadratic networks with logistic, Huber and Poisson losses: ridge, minimizer, factors and certificate."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
 
-from skident.budget.constants import SOME_SAMPLES
+from skident.budget.constants import MAX_LEVERAGE, SOME_SAMPLES
 
 from .certify_losses import certify_convex_loss
 from .convex_loss_problem import ConvexLossProblem, minimize_glm
@@ -15,12 +13,9 @@ from .losses import Huber, checked_loss
 from .problem import LossTerms
 from .quadratic_form import factorize
 
-__all__ = ["RidgeGrid", "fit_convex_loss", "fit_targets", "ridge_terms", "select_ridge", "selection_samples"]
-
 _ALPHAS = tuple(10.0 ** np.arange(-5.0, 1.0, 0.75))  # ridges to choose from, for standardized inputs
 _LINEAR_WEIGHTS = (1.0, 10.0, 100.0)  # as `_ALPHAS`
 _SELECTION_STEPS = 12  # Newton steps per ridge, from the solution of the one before (budget)
-_LARGEST_LEVERAGE = 0.999  # of a sample; closer to 1, its left-out output is not determined
 _LARGEST_OUTPUT = 30.0  # of a sample left out, relative to all outputs: the step is no approximation that far
 
 
@@ -92,7 +87,7 @@ def _left_out_outputs(system, params):
     factor = scipy.linalg.cholesky(hessian, lower=True)
     half = scipy.linalg.solve_triangular(factor, Phi.T, lower=True)
     leverage = np.einsum("ij,ij->j", half, half) / n
-    share = np.minimum(leverage * weights, _LARGEST_LEVERAGE)
+    share = np.minimum(leverage * weights, MAX_LEVERAGE)
     limit = _LARGEST_OUTPUT * max(1.0, float(np.abs(f).max()))
     return np.clip(f + leverage * slope / (1.0 - share), -limit, limit)
 

@@ -3,8 +3,6 @@
 Layouts: `X` (n, d), `y` (n,), `M` and other matrices of the space of forms symmetric (d, d); features Phi (n, p).
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 
@@ -15,8 +13,6 @@ from skident.budget.constants import NULL_EIGENVALUE
 from skident.linalg import smat, svec_outer
 
 from .problem import NO_TERMS
-
-__all__ = ["ConvexLossProblem", "GeneralizedLinear", "minimize_glm"]
 
 _MOST_FEATURES = 2**29  # entries of the features (budget): 4 GB
 _MOST_STEPS = 400  # Newton steps (budget); 10 to 30 are usual

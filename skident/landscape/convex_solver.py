@@ -1,7 +1,5 @@
 """Least squares over quadratic forms ``M = W^T D_v W`` by factorization and conjugate gradients; the convex problem."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +9,6 @@ from scipy.linalg import lapack
 from skident.budget.constants import BLOCK_ENTRIES, CONSTANT_TOL, NULL_EIGENVALUE, PROGRESS
 from skident.linalg import smat, svec, svec_outer
 from skident.optim import conjugate_gradients
-
-__all__ = ["ConvexSolution", "QuadraticSystem", "least_squares_size", "solve_convex"]
 
 _SINGLE_PRECISION_FROM = 1500  # order of the preconditioner's factor; single precision is three times faster
 # Reciprocal condition numbers from which a rank decision is safe: about 5000 eps, and 100 eps of single precision.

@@ -1,13 +1,11 @@
 """Descent on the hidden weights of a quadratic network that escapes every saddle."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np
 import scipy.optimize
 
-from skident.budget.constants import CONSTANT_TOL, LEAST_DIVISOR, NO_EFFECT, PROGRESS
+from skident.budget.constants import CONSTANT_TOL, LBFGS_MEMORY, LEAST_DIVISOR, NO_EFFECT, PROGRESS
 from skident.optim import conjugate_gradients
 
 from .convex_solver import least_squares_size, solve_convex
@@ -15,11 +13,8 @@ from .curvature import form_hessian_product, null_vectors
 from .loss_lines import loss_quartic, quartic_minimum
 from .quadratic_form import OutputSigns, factorize, quadratic_form, weight_gradient
 
-__all__ = ["block_escape", "descend", "newton_step", "polished_form"]
-
 _CHUNK = 100  # L-BFGS steps between two estimates of the remaining number
 _MAX_REMAINING = 150  # estimated remaining L-BFGS steps from which conjugate gradients in M are faster
-_MEMORY = 20  # pairs of L-BFGS: twice scipy's default, since the Hessian is nearly singular along rotations
 _SLOPE_MARGIN = 0.1  # of the gradient's limit, for L-BFGS, so that it stops below it
 _NEAR_MINIMUM = 1e-3  # gradient relative to that at M = 0, from which a Newton step in M converges
 _AT_MINIMUM = 1e-4  # gradient relative to its limit, below which no polishing is needed
@@ -120,7 +115,7 @@ class _Descent:
         def note(intermediate_result):
             self.history.append(float(intermediate_result.fun))
 
-        options = {"maxcor": _MEMORY, "maxiter": max_iter, "maxfun": 2 * max_iter + 20, "ftol": 0.0}
+        options = {"maxcor": LBFGS_MEMORY, "maxiter": max_iter, "maxfun": 2 * max_iter + 20, "ftol": 0.0}
         options["gtol"] = self.gradient_limit / np.sqrt(self.W.size)
         result = scipy.optimize.minimize(
             self._value_and_slope, self.W.ravel(), jac=True, method="L-BFGS-B", options=options, callback=note

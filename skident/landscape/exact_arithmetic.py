@@ -1,22 +1,11 @@
 """Least squares over quadratic forms in exact integer and ball arithmetic: floats are dyadic, so ranks are provable."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 
 import flint
 import numpy as np
 from flint import arb, arb_mat, fmpz_mat, nmod_mat
-
-__all__ = [
-    "exact_least_loss",
-    "exact_order",
-    "independent_inputs",
-    "remaining_square",
-    "repeated_inputs_bound",
-    "rounded_down",
-]
 
 _MAX_ORDER = 250  # of a system solved in balls (budget): two seconds at 128 bits
 _MAX_WORK = 3e8  # multiplications of its Gram matrix (budget): seconds

@@ -7,23 +7,17 @@ networks whose parameters have at most the norm `radius`. With weights w of the 
 the domain, and the first term is the mean of ``w_i conjugate(u_i / w_i)``.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from skident.budget.constants import EPS, NULL_EIGENVALUE
+from skident.budget.constants import EPS, FEW_ROUNDS, NULL_EIGENVALUE, ROUNDINGS
 
+from .bounded_sums import BLOCK
 from .quadratic_form import quadratic_form
 
-__all__ = ["DualBound", "dual_candidates", "dual_lower_bound", "loss_upper_bound"]
-
 _BITS = 52  # of the dual variables, so that their sum is exact as integers
-_EVALUATION = 16.0  # roundings (eps) of a loss or a conjugate, relative to the magnitudes of its terms
-_BLOCK = 512  # samples per partial sum: rounding grows with this and the number of blocks
-_PROJECTIONS = 3  # projections of the dual variables; each removes the rounding of the one before
 
 
 @dataclass(frozen=True)
@@ -41,7 +35,7 @@ def loss_upper_bound(problem, W, v, point):
     sizes = (X @ np.abs(W).T) ** 2 @ np.abs(v) + np.abs(problem.side_features) @ np.abs(point.side)
     error = gamma * sizes
     values = loss.value(point.outputs, y) + loss.slope_bound(point.outputs, y, error) * error
-    values = values + _EVALUATION * EPS * loss.magnitude(point.outputs, y)
+    values = values + ROUNDINGS * EPS * loss.magnitude(point.outputs, y)
     M = quadratic_form(W, v)
     size = float(np.linalg.norm(M) + gamma * np.linalg.norm(quadratic_form(np.abs(W), np.abs(v))))
     penalized = point.side[: len(point.side) - int(problem.terms.fit_intercept)]
@@ -55,7 +49,7 @@ def dual_lower_bound(problem, u, signs, slack):
     if u is None:
         return DualBound(-np.inf, np.inf if problem.alpha else 0.0)
     loss, y, each = problem.loss, problem.y, u / problem.weights
-    conjugates = loss.conjugate(each, y) + _EVALUATION * EPS * loss.conjugate_magnitude(each, y)
+    conjugates = loss.conjugate(each, y) + ROUNDINGS * EPS * loss.conjugate_magnitude(each, y)
     value = -math.fsum(problem.weights * conjugates) / problem.n
     value -= 4.0 * EPS * math.fsum(np.abs(problem.weights * conjugates)) / problem.n
     norm = _slope_norm(problem, u, signs)
@@ -76,7 +70,7 @@ def dual_candidates(problem, point):
     values, vectors = np.linalg.eigh((Phi * weights[:, None]).T @ Phi)
     kept = values > NULL_EIGENVALUE * max(float(values[-1]), 0.0)
     inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
-    for _ in range(_PROJECTIONS):
+    for _ in range(FEW_ROUNDS):
         u = u - weights * (Phi @ (inverse @ (Phi.T @ u)))
     yield u
 
@@ -112,13 +106,13 @@ def _slope_norm(problem, u, signs):
     X, d, u = problem.X.astype(dtype), problem.d, u.astype(dtype)
     R, sizes = np.zeros((d, d), dtype), np.zeros((d, d))
     side, side_sizes = np.zeros(d, dtype), np.zeros(d)
-    for start in range(0, problem.n, _BLOCK):
-        rows, part = X[start : start + _BLOCK], u[start : start + _BLOCK, None] / problem.n
+    for start in range(0, problem.n, BLOCK):
+        rows, part = X[start : start + BLOCK], u[start : start + BLOCK, None] / problem.n
         weighted = rows * part
         R, side = R + weighted.T @ rows, side + weighted.sum(axis=0)
         weighted, rows = np.abs(weighted).astype(np.float64), np.abs(rows).astype(np.float64)
         sizes, side_sizes = sizes + weighted.T @ rows, side_sizes + weighted.sum(axis=0)
-    gamma = 2.0 * (_BLOCK + problem.n // _BLOCK + 10) * float(np.finfo(dtype).eps)
+    gamma = 2.0 * (BLOCK + problem.n // BLOCK + 10) * float(np.finfo(dtype).eps)
     R, side = R.astype(np.float64), side.astype(np.float64)
     values = np.linalg.eigvalsh(0.5 * (R + R.T))
     # The projection on a cone is nonexpansive; eigenvalues have a backward error of a few d eps.

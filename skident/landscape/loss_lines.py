@@ -1,7 +1,5 @@
 """The loss of a quadratic network along a line of hidden weights: a quartic polynomial."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,8 +8,6 @@ from skident.budget.constants import REAL_ROOT
 
 from .problem import QuadraticProblem
 from .quadratic_form import check_point, quadratic_form, weight_gradient
-
-__all__ = ["LossLine", "loss_line", "loss_quartic", "quartic_minimum"]
 
 _N_STEPS = 101  # points of a plotted line
 

@@ -3,16 +3,12 @@
 Layouts: outputs `f`, targets `y` and dual variables `u` (n,). The conjugate is ``sup_f (u f - loss(f, y))``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import expit, xlog1py, xlogy
 
 from skident.budget.constants import LARGEST_EXPONENT
-
-__all__ = ["Huber", "HuberLoss", "LogisticLoss", "PoissonLoss", "checked_loss"]
 
 # Change of ``(1 - p) log(1 - p)`` by a rounding of p, over that rounding, divided by the 16 roundings of an evaluation:
 # at most ``|log eps|`` / 16.

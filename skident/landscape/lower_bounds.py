@@ -1,7 +1,5 @@
 """Lower bounds of the loss over all quadratic networks, each proven for the exact numbers in the arrays."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,8 +9,6 @@ from .convex_solver import ConvexSolution, least_squares_size, solve_convex
 from .descent import polished_form
 from .dual_bounds import dual_bound, least_squares_bound, one_sign_bound
 from .exact_arithmetic import exact_least_loss, exact_order, repeated_inputs_bound
-
-__all__ = ["LowerBound", "lower_bound"]
 
 _LEAST_SQUARES = "least squares over all quadratic forms"
 # Where the rounding of a bound in floating point is below this share of the gap that counts as none, balls add nothing.

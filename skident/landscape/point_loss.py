@@ -1,22 +1,16 @@
 """The loss at a point, with a rigorous upper bound."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import flint
 import numpy as np
 from flint import arb, arb_mat
 
-from .bounded_sums import BoundedSums, collinearity, gamma, inflated, norm_upper_bound, normalized, precisions
+from .bounded_sums import MAX_WORK, BoundedSums, collinearity, gamma, inflated, norm_upper_bound, normalized, precisions
 from .exact_arithmetic import remaining_square, rounded_down
-
-__all__ = ["PointLoss", "point_loss"]
 
 # Bits: five factors of 53 each, and as much again for what cancels.
 _PRECISION = 600
-# Products in balls that take about a second.
-_MAX_WORK = 2e7
 # Collinearity above which linear terms fitted in double precision are as good as the best ones.
 _KNOWN = 1e-6
 
@@ -44,7 +38,7 @@ def point_loss(problem, W, v, accuracy):
         found = _scaled_loss(problem, W, v, dtype)
         if found.above <= accuracy or (found.above - found.value <= accuracy and terms_are_known):
             return found
-    balls = _in_balls(problem, W, v) if problem.n * problem.d * len(v) <= _MAX_WORK else found
+    balls = _in_balls(problem, W, v) if problem.n * problem.d * len(v) <= MAX_WORK else found
     return balls if np.isfinite(balls.above) else found
 
 

@@ -4,8 +4,6 @@ A network ``x -> sum_l v_l (w_l . x)^2`` is the quadratic form of ``M = W^T D_v 
 of M. Layouts: `X` (n, d), `y` (n,), `M` and other matrices of the space of forms symmetric (d, d).
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 from numbers import Real
@@ -13,8 +11,6 @@ from numbers import Real
 import numpy as np
 
 from skident.linalg import svd
-
-__all__ = ["LossTerms", "NO_TERMS", "QuadraticProblem", "exact_offsets"]
 
 _LARGE = 4.0  # means beyond this many standard deviations are offsets; below, subtracting them gains no digits
 _SMALLEST = 1e-290  # standard deviation; below, its power of two would underflow

@@ -3,13 +3,9 @@
 Layouts: hidden weights `W` (k, d), one unit per row; output weights `v` (k,); ``M = W^T D_v W`` (d, d).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
-
-__all__ = ["BOTH_SIGNS", "OutputSigns", "check_point", "factorize", "quadratic_form", "weight_gradient"]
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,30 @@
 """QuadraticNetRegressor: shallow networks with quadratic units, trained to a certified global optimum."""
 
-from __future__ import annotations
-
+import warnings
 from dataclasses import dataclass, replace
 from numbers import Real
 
 import numpy as np
 import scipy.linalg
 from sklearn.base import RegressorMixin, clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from skident.base.better_models import BetterModel, better_model
 from skident.base.checked_data import checked_data, merged_samples
 from skident.base.estimator import ReportedEstimator
 from skident.base.input_range import input_range
 from skident.base.parameters import AT_LEAST_ONE, POSITIVE, Interval, StrOptions, check_magnitudes, forgotten_on_error
-from skident.budget.constants import CONSTANT_TOL, LARGEST_EXPONENT, LEAST_DIVISOR, NOISE_FREE
+from skident.budget.constants import (
+    CONSTANT,
+    CONSTANT_TOL,
+    LARGEST_EXPONENT,
+    LEAST_DIVISOR,
+    NOISE_FREE,
+    WORSE_THAN_LINEAR,
+)
 from skident.linalg.columns import column_units, root_mean_squares
 from skident.network import FeedforwardNetwork
 from skident.optim import gram_work, one_thread
@@ -26,13 +34,10 @@ from .certify import certify_quadratic
 from .convex_loss_fits import RidgeGrid, fit_targets, ridge_terms
 from .convex_solver import ConvexSolution, least_squares_size, solve_convex
 from .descent import descend
-from .held_out_scores import HeldOutScores, held_out_scores, linear_score, warn_of_model_class, warn_of_rounded_targets
 from .losses import HuberLoss
 from .problem import LossTerms, QuadraticProblem
 from .quadratic_form import factorize, quadratic_form
-from .ridge_selection import leave_one_out_ridge
-
-__all__ = ["QuadraticNetRegressor"]
+from .ridge_selection import leave_one_out_ridge, linear_errors
 
 _ALONG_OUTPUTS = ("scale_", "quadratic_form_", "coef_", "intercept_")
 _LISTS = ("solver_", "history_")
@@ -443,3 +448,72 @@ def _block_network(networks):
     hidden, constants = (list(layer) for layer in zip(*(net.biases for net in networks), strict=True))
     weights = [np.hstack(first), scipy.linalg.block_diag(*last)]
     return FeedforwardNetwork(weights, [np.concatenate(hidden), np.concatenate(constants)], "quadratic", "identity")
+
+
+@dataclass(frozen=True)
+class HeldOutScores:
+    """Leave-one-out R^2; NaN if unknown."""
+
+    quadratic: float = np.nan  # of the quadratic network with the selected ridge
+    linear: float = np.nan  # of a linear model with its best ridge
+    better: BetterModel | None = None  # a model that is clearly better than the network, on at most 1,000 samples
+
+
+def held_out_scores(X, y, choice, weights=None):
+    """`HeldOutScores` of X (n, d), y (n,) with `weights` (n,) for a `RidgeSelection`."""
+    X, y, w = X[choice.rows], y[choice.rows], None if weights is None else weights[choice.rows]
+    w = w if w is None else w / w.mean()
+    variance = _variance(y, w)
+    if variance == 0.0 or len(y) < 3:
+        return HeldOutScores()
+    quadratic, linear = (1.0 - float(np.mean(s)) / variance for s in (choice.squares, choice.linear_squares))
+    if choice.alpha == 0.0:
+        return HeldOutScores(quadratic, linear)
+    losses = choice.squares if w is None else choice.squares / w
+    return HeldOutScores(quadratic, linear, better_model(X, y, losses, quadratic=True, weights=w))
+
+
+def linear_score(problem):
+    """Leave-one-out R^2 of a linear model with its best ridge; NaN for fewer than three samples or constant targets."""
+    variance = _variance(problem.y, problem.weights)
+    if variance == 0.0 or problem.n < 3:
+        return np.nan
+    return 1.0 - float(np.mean(linear_errors(problem)[0])) / variance
+
+
+def _variance(y, weights):
+    """Variance of y (n,) with weights (n,) or None."""
+    return float(np.average((y - np.average(y, weights=weights)) ** 2, weights=weights))
+
+
+def warn_of_model_class(scores, in_sample, name):
+    """Warn if another class of functions is better on held-out samples.
+
+    If a linear model is better than the network even on its training samples (R^2 `in_sample`) by
+    more than .03, or if another model is clearly better on held-out samples.
+    """
+    # With a selected ridge, a linear model that is not clearly better than the mean has been rejected.
+    if in_sample < np.fmin(scores.linear, scores.quadratic) - WORSE_THAN_LINEAR:
+        warnings.warn(
+            f"{name}: a linear model is better for these data: R^2 on held-out samples is {scores.linear:.3f}, and "
+            f"{in_sample:.3f} on training samples for the network. Lower alpha, or allow linear terms, both signs.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+    elif scores.better is not None:
+        scores.better.warn(name, stacklevel=4)
+
+
+def warn_of_rounded_targets(y, name):
+    """Warn if y is constant except for rounding: a standard deviation below 1e-13 of its mean, but not 0."""
+    mean = float(y.mean())
+    spread = float(np.std(y - mean))
+    if np.ptp(y) > 0 and spread <= CONSTANT * abs(mean):
+        warnings.warn(
+            f"{name}: y is constant up to rounding: its standard deviation is {spread:.3g} at a mean of {mean:.6g}, "
+            f"where float64 values are {np.spacing(abs(mean)):.3g} apart. The fit describes these roundings; the "
+            "certificate holds for y as stored. Subtract the offset where y is computed, before it is rounded, and fit "
+            "the difference.",
+            UserWarning,
+            stacklevel=4,
+        )

@@ -1,19 +1,15 @@
 """Selection of the ridge of a quadratic form by leave-one-out errors over a grid, one eigendecomposition each."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from skident.base.kernel_reference import is_significantly_better
-from skident.budget.constants import LARGEST_ORDER, NOISE_FREE, NULL_EIGENVALUE
+from skident.budget.constants import LARGEST_ORDER, NOISE_FREE, NULL_EIGENVALUE, SCORE_ERRORS
 from skident.linalg import svd
 from skident.optim import best_of
 
 from .convex_solver import QuadraticSystem, solve_convex
-
-__all__ = ["RidgeSelection", "leave_one_out_ridge", "linear_errors", "relevance"]
 
 ALPHAS = np.logspace(-8, 3, 45)  # four per decade
 LINEAR_WEIGHTS = (1.0, 10.0, 100.0, 1000.0)  # decades: linear terms penalized as much as quadratic ones, or less
@@ -21,7 +17,6 @@ LINEAR_WEIGHTS = (1.0, 10.0, 100.0, 1000.0)  # decades: linear terms penalized a
 _LINEAR_RIDGES = np.logspace(-5, 3, 33)
 _MAX_SAMPLES = 5000  # of leave-one-out errors (budget)
 _LEAST_RELEVANCE = 0.05  # relative to the largest; not tuned, of the order of the errors of a first fit
-_ADAPTED_MARGIN = 2.0  # standard errors by which rescaled inputs must be better: the scales depend on all samples
 
 
 @dataclass(frozen=True)
@@ -66,7 +61,7 @@ def leave_one_out_ridge(problem, rng, *, alphas=None, linear_weights=LINEAR_WEIG
     simpler = (constant, linear) if len(weights) > 1 else (constant,)
     scales = 1.0 / relevance(subset, float(alphas[best.best_row]), best.linear_weight)
     adapted = _best_grid(subset.changed(X=subset.X / scales), alphas, weights)
-    for grid, rivals, margin in ((adapted, (*simpler, best.lowest), _ADAPTED_MARGIN), (best, simpler, 1.0)):
+    for grid, rivals, margin in ((adapted, (*simpler, best.lowest), SCORE_ERRORS), (best, simpler, 1.0)):
         if all(is_significantly_better(rival, grid.lowest, margin) for rival in rivals):
             alpha, scale = float(alphas[grid.best_row] * share), scales if grid is adapted else ones
             return RidgeSelection(alpha, grid.linear_weight, scale, grid.lowest, linear, rows)

@@ -1,12 +1,8 @@
 """Affine maps before and after a network: center and scale inputs and outputs."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.linalg import column_units
-
-__all__ = ["center_outputs", "change_inputs", "change_outputs", "output_scaling"]
 
 
 def center_outputs(network):

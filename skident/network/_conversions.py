@@ -1,7 +1,5 @@
 """Convert networks from and to scikit-learn estimators, torch modules, ONNX models and files."""
 
-from __future__ import annotations
-
 from . import _io, _sklearn
 from .paths import checked_destination
 

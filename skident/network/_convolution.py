@@ -1,13 +1,9 @@
 """Recognize a convolution in a dense first layer: units with equal weights on shifted supports."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
 import numpy as np
-
-__all__ = ["Convolution", "find_convolution"]
 
 _MAX_CHANNELS = 4  # of inputs whose axes are not given: images with an alpha channel
 _MIN_SHARE = 0.9  # of the units that kernels on a grid explain, below which the layer is no convolution

@@ -1,7 +1,5 @@
 """`FeedforwardNetwork`: the network of Definition 1 of Fiedler et al. (2021) as an immutable value."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from . import _symmetry
@@ -10,8 +8,6 @@ from ._conversions import Conversions
 from ._parameters import NetworkParameters
 from ._summary import Summary
 from .activations import alike
-
-__all__ = ["FeedforwardNetwork"]
 
 # Small blocks stay in cache: at D = 100, widths (200, 150, 10), Hessians in blocks of one row (3 MB) are three times
 # as fast as in blocks of 300.

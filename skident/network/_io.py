@@ -1,7 +1,5 @@
 """Networks in safetensors files: arrays ``weights.0``, ``biases.0``, ...; activations as metadata."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """The parameters of a feedforward network as an immutable value: checks, sizes, equality, copies, pickles."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from .activations import Bounded, Clip, clip, get_activation, is_built_in

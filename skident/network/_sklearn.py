@@ -1,7 +1,5 @@
 """Read `FeedforwardNetwork` parameters from fitted scikit-learn MLPs, and write them to one."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ._transformers import affine_function, affine_map

@@ -1,14 +1,11 @@
 """Structure in the weights of a network: a convolution, zeros, and networks side by side."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse.csgraph import connected_components
 
 from ._convolution import Convolution, find_convolution
-
-__all__ = ["NetworkStructure", "structure_of"]
 
 _SPARSE = 0.5  # share of zeros from which a layer is called sparse in the text
 
@@ -99,16 +96,10 @@ def _blocks(weights):
     widths = [W.shape[1] for W in weights[:-1]]
     if len(widths) < 2:
         return (tuple(np.arange(m) for m in widths),)
-    label = [np.arange(m) + 10**6 * layer for layer, m in enumerate(widths)]
-    for _ in range(sum(widths)):
-        before = [part.copy() for part in label]
-        for layer, W in enumerate(weights[1:-1]):
-            joined = W != 0.0
-            after = np.where(joined, label[layer][:, None], np.iinfo(int).max).min(axis=0)
-            label[layer + 1] = np.minimum(label[layer + 1], after)
-            back = np.where(joined, label[layer + 1][None], np.iinfo(int).max).min(axis=1)
-            label[layer] = np.minimum(label[layer], back)
-        if all(np.array_equal(a, b) for a, b in zip(before, label, strict=True)):
-            break
-    names = np.unique(np.concatenate(label))
-    return tuple(tuple(np.flatnonzero(part == name) for part in label) for name in names)
+    starts = np.cumsum([0, *widths])
+    joined = np.zeros((starts[-1], starts[-1]), dtype=bool)
+    for W, first, second, end in zip(weights[1:-1], starts, starts[1:], starts[2:]):
+        joined[first:second, second:end] = W != 0.0
+    n_blocks, labels = connected_components(joined, directed=False)
+    layers = np.split(labels, starts[1:-1])
+    return tuple(tuple(np.flatnonzero(layer == block) for layer in layers) for block in range(n_blocks))

@@ -1,7 +1,5 @@
 """Summarize a network: a text summary of its layers, and its parameters as a labelled data frame."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ._structure import structure_of

@@ -6,8 +6,6 @@ may also be permuted. All functions take and return lists of arrays, one per lay
 (m_l, m_{l+1}), ``biases[l]`` (m_{l+1},). Below, ``A`` (m_l + 1, m_{l+1}) stacks weights on biases.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist

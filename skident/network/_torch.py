@@ -1,7 +1,5 @@
 """Read `FeedforwardNetwork` parameters from torch modules, and write them to one; imported when needed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Affine torch modules as dense matrices: linear layers, convolutions, average pooling, batch norm in eval mode."""
 
-from __future__ import annotations
-
 import copy
 import math
 
@@ -10,8 +8,6 @@ import torch
 from torch import nn
 
 from skident.budget.constants import BLOCK_ENTRIES
-
-__all__ = ["AffineMap", "affine_map_of", "reshaped", "unreadable"]
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 _LINEAR_MAPS = (

@@ -1,11 +1,10 @@
 """Determine the affine map of a fitted scikit-learn transformer from its values."""
 
-from __future__ import annotations
-
 import numpy as np
 
+from skident.budget.constants import FEW_ROUNDS
+
 _AFFINE_TOL = 1e-9  # deviation from an affine map, relative to its terms: rounding of a float64 transformer is 1e-12
-_N_STEP_ROUNDS = 3  # steps settle in two rounds; the third has the final steps
 
 
 def named_method(estimator, method):
@@ -80,7 +79,7 @@ def affine_function(function, n_inputs, name):
     """`affine_map` of a function (n, D) to (n, k), dense or sparse; `name` is for messages."""
     evaluate = lambda X: _values(function, X, name)  # noqa: E731
     A, c, steps = None, evaluate(np.zeros((1, n_inputs)))[0], np.ones(n_inputs)
-    for _ in range(_N_STEP_ROUNDS):
+    for _ in range(FEW_ROUNDS):
         A = (evaluate(np.diag(steps)) - c) / steps[:, None]
         # Steps that move the values by more than the offset: then no digits are lost in the difference.
         rate = np.abs(A).max(axis=1)

@@ -1,28 +1,10 @@
 """Activation functions with their first two derivatives, limits and symmetries."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import erf, expit
-
-__all__ = [
-    "ACTIVATIONS",
-    "SELU_ALPHA",
-    "SELU_SLOPE",
-    "Activation",
-    "Bounded",
-    "Clip",
-    "LeakyReLU",
-    "alike",
-    "bounded",
-    "clip",
-    "get_activation",
-    "is_built_in",
-    "leaky_relu",
-]
 
 _SLOPE_TOL = 1e-6  # difference of a recovered slope to the true one: error of an identification
 _SQRT_2 = np.sqrt(2.0)  # GELU is z times the normal distribution function, (1 + erf(z / sqrt 2)) / 2

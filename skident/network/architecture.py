@@ -1,12 +1,8 @@
 """`Architecture`: widths and activations of a network whose weights are unknown."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from .activations import get_activation
-
-__all__ = ["Architecture"]
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,6 @@ Layouts: ``X`` (n, D); ``weights[l]`` (m_l, m_{l+1}) with ``m_0 = D``; ``biases[
 All steps are batched matrix products. A pass over n rows costs O(n P) for P parameters, times m_L for sensitivities.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from .activations import get_activation

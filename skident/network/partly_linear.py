@@ -1,7 +1,5 @@
 """Hidden layers with linear units beside the others: a linear skip connection as part of a feedforward network."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +9,6 @@ from skident.budget.constants import EXACT_RANK_TOL
 from skident.linalg import svd
 
 from .activations import Activation, get_activation
-
-__all__ = ["PartlyLinear", "partly_linear", "with_linear_skip", "with_skip_of_first_layer"]
 
 
 @dataclass(frozen=True)

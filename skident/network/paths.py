@@ -1,11 +1,7 @@
 """Check paths before anything is opened: a pipe would block, and a device never end."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
-
-__all__ = ["checked_destination", "checked_source"]
 
 
 def checked_source(path):

@@ -1,15 +1,11 @@
 """Activations that are known by values alone: a piecewise polynomial between two straight lines."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.polynomial import chebyshev
 
 from .activations import Activation
-
-__all__ = ["Tabulated", "tabulate", "tabulated"]
 
 _DEGREE = 15  # of the polynomials: adaptive intervals of GELU and softplus are then one to two units long
 _LAST = 3  # coefficients of a series at whose size it has converged

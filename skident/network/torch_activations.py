@@ -1,13 +1,9 @@
 """Elementwise torch modules for the activations that torch.nn does not have."""
 
-from __future__ import annotations
-
 import functools
 
 import torch
 from torch import nn
-
-__all__ = ["MODULES", "Bounded", "Clip", "Erf", "PartlyLinear", "Quadratic", "Sin", "Table"]
 
 
 class Sin(nn.Module):

@@ -1,7 +1,5 @@
 """`Accuracy`: the standard deviation of each output's error, from its number format and its measured noise."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -10,8 +8,6 @@ import numpy as np
 from skident.budget.constants import CONSTANT_TOL, EPS, EPS32, FEW_ROUNDINGS, UNIFORM
 
 from ._noise import ROUNDING_ULPS, measure_noise
-
-__all__ = ["EXACT", "MAX_NOISE", "Accuracy", "Precision", "measure_accuracy", "precision_of"]
 
 MAX_NOISE = 0.02  # relative to the outputs' standard deviation; more is no noise, but steps or an unsuitable model
 _MAX_DECIMALS = 12  # more decimals of an output of order 1 are the rounding of double precision

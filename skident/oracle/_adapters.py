@@ -1,7 +1,5 @@
 """Adapt a model of any kind to one interface: values, and exact derivatives if they exist."""
 
-from __future__ import annotations
-
 import os
 import sys
 

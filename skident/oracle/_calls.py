@@ -1,7 +1,5 @@
 """How a model is called: in batches of a fixed size, with one row, or with a DataFrame."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np
@@ -11,8 +9,6 @@ from skident.network import FeedforwardNetwork
 from ._adapters import adapt, is_onnx_model, is_torch_module
 from ._columns import fitted_with_names, frames_like, is_about_names
 from ._errors import BlackBoxError
-
-__all__ = ["CalledModel", "called_as"]
 
 
 def called_as(model, X, batch_size=None, vectorized=True):

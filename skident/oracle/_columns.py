@@ -1,15 +1,11 @@
 """Columns by name: one place decides which DataFrames a model gets, and refuses columns that it does not know."""
 
-from __future__ import annotations
-
 import functools
 import re
 import sys
 from collections import Counter
 
 from sklearn.utils.validation import validate_data
-
-__all__ = ["as_frame", "check_columns", "fitted_with_names", "frames_like", "is_about_names", "named_rows"]
 
 # Texts of libraries about columns that are unknown, missing or in another order. NaN: what a model that aligns columns
 # by name has in those that are missing.

@@ -1,7 +1,5 @@
 """`Coordinates`: standardized coordinates of a black box's inputs, and the range in which it may be queried."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ._errors import BlackBoxError

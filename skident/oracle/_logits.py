@@ -1,7 +1,5 @@
 """Class probabilities as logits, with a bound of the error that rounding leaves in them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,16 +8,6 @@ from skident.budget.constants import SUM_TOL
 
 from ._accuracy import Precision
 from ._errors import BlackBoxError
-
-__all__ = [
-    "are_probabilities",
-    "check_probabilities",
-    "logits_from_probabilities",
-    "precise_half",
-    "probabilities_from_logits",
-    "probability_bounds",
-    "probability_error",
-]
 
 _SOFTMAX_ULPS = 4.0  # roundings of ``2 + |log p|`` by a softmax and a logarithm
 _VALUE_ULPS = 2.0  # roundings of a probability itself: of the exponential, the sum and the quotient

@@ -1,15 +1,11 @@
 """Measure the noise of a black box's outputs: the residual of smooth fits on short lines (ECnoise)."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial import chebyshev
 
 from skident.budget.constants import SUM_ROUNDING
-
-__all__ = ["ROUNDING_ULPS", "NoiseLevel", "above_rounding", "measure_noise"]
 
 ROUNDING_ULPS = 64  # ulps of the largest output that a network's own arithmetic may lose
 _N_POINTS = 11  # per line: 5 degrees of freedom remain for the noise

@@ -1,7 +1,5 @@
 """An ONNX model as a black box, run by onnxruntime; imported when one is queried."""
 
-from __future__ import annotations
-
 import math
 import os
 

@@ -1,7 +1,5 @@
 """`OutputScaling`: standardize a black box's outputs, turn probabilities into logits, and keep their accuracy."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import SUM_ROUNDING

@@ -1,7 +1,5 @@
 """Check what a black box returned, and convert it to a finite float64 table."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ._errors import BlackBoxError

@@ -1,7 +1,5 @@
 """`ParallelQueries`: query copies of an oracle in other threads, processes or machines, and add up their counts."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import itertools

@@ -1,7 +1,5 @@
 """A torch module as a black box; imported when one is queried."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import threading

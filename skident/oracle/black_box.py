@@ -1,7 +1,5 @@
 """Resolve a user's estimator into a black box: fit it if needed, choose the queried method, read known activations."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

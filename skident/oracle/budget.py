@@ -1,7 +1,5 @@
 """The budget of one fit: queries and seconds, shared by all oracles that query the same model."""
 
-from __future__ import annotations
-
 import threading
 import time
 

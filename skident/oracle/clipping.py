@@ -1,13 +1,9 @@
 """Detect whether a model clips its inputs, and where."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import CONSTANT_TOL
 from skident.optim import bisect
-
-__all__ = ["detect_clipped_inputs"]
 
 _FAR = 1e4  # standard deviations of an input: units with weight norms above 0.01 are saturated or linear there
 _CHECK_STEP = 1e-2  # standard deviations before the border at which the outputs must change at full rate

@@ -1,12 +1,8 @@
 """`Extremes`: the largest and smallest outputs of a model so far, and the inputs that gave exactly these."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
-
-__all__ = ["Extremes", "Plateau"]
 
 _MAX_INPUTS = 16  # distinct inputs kept per extreme: enough to distinguish a plateau from a coincidence
 _MIN_INPUTS = 3  # distinct inputs with exactly equal extreme outputs that form a plateau

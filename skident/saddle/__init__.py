@@ -6,11 +6,10 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "analyzer": ["SaddleEscapeAnalyzer"],
-        "deep_bound": ["deep_escape_bound"],
         "estimators": ["SaddleToSaddleClassifier", "SaddleToSaddleRegressor"],
         "module": ["BiasFreeMLP"],
         "planar_escape": ["fastest_planar_escape"],
         "plateaus": ["detect_escapes"],
-        "shallow_escape": ["fastest_shallow_escape"],
+        "shallow_escape": ["deep_escape_bound", "fastest_shallow_escape"],
     },
 )

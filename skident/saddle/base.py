@@ -1,7 +1,5 @@
 """What the classifier and the regressor of saddle-to-saddle training share: parameters, training, record."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math
@@ -27,9 +25,6 @@ from .early_stopping import FinishRate, StoppingOptions, choose_epochs
 from .localized_loss import activations, as_matrices
 from .module import BiasFreeMLP, input_scaling
 from .training_phases import NormAdaptedStep, TrainingRun, WeightRecorder, saddles_of
-
-__all__ = ["ATTRIBUTES", "PARAMETERS", "SaddleToSaddleBase"]
-
 
 _RATE_OF_CLASSES = 0.002  # constant: on digits of other writers, falling rates lose accuracy of 0.005 to 0.012 (tuned)
 # On five tables, other seeds than the benchmark's, R^2 is 0.008 higher on average than with a constant rate of 0.002,

@@ -1,19 +1,14 @@
 """Texts of convergence warnings after training, with the extrapolated step of the next escape."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 
-from skident.budget.constants import ESCAPE_DROP
-
-__all__ = ["describe_plateau", "diagnose", "expected_escape"]
+from skident.budget.constants import CONSTANT_TOL, ESCAPE_DROP
 
 _HARDLY_BETTER = 0.03  # R^2 or accuracy below which nothing was learned
 _DIVERGED = 2.0  # final loss relative to that of zero outputs
 _N_RECORDS = 4  # last records that the expected escape is extrapolated from
-_NO_GROWTH = 1e-12  # growth per step below which the rate is constant
 _MAX_EXPONENT = 50.0  # keeps the extrapolated rate finite
 _FAR = 1e9  # steps; later escapes are not reported
 
@@ -73,7 +68,7 @@ def expected_escape(steps, losses):
     middles, drop = 0.5 * (t[1:] + t[:-1]), ESCAPE_DROP * abs(loss[-1])
     growth = float(np.polyfit(middles, np.log(fall), 1)[0]) if (fall > 0).all() else 0.0
     rate = fall[-1] * math.exp(min(max(growth, 0.0) * (t[-1] - middles[-1]), _MAX_EXPONENT))
-    wait = math.log1p(growth * drop / rate) / growth if growth > _NO_GROWTH else drop / rate
+    wait = math.log1p(growth * drop / rate) / growth if growth > CONSTANT_TOL else drop / rate
     return float(t[-1] + wait)
 
 

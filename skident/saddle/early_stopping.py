@@ -1,7 +1,5 @@
 """Number of epochs by early stopping: networks trained in parallel, each without some of the samples."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from dataclasses import dataclass
@@ -14,8 +12,6 @@ from skident.base.better_models import BetterModel, better_model
 from skident.base.linear_reference import linear_accuracy, linear_r2
 from skident.base.predictions import added_constants
 from skident.budget.constants import ESCAPE_DROP, FEWEST_COMPARED
-
-__all__ = ["FinishRate", "StoppingOptions", "choose_epochs"]
 
 # When the held-out loss counts as past its minimum, in epochs after the escape.
 _FEWEST_EPOCHS = 100

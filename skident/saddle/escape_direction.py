@@ -1,7 +1,5 @@
 """Methods of a fitted analyzer: escape times, deeper escape directions, and initial weights along the direction."""
 
-from __future__ import annotations
-
 from numbers import Integral, Real
 
 import numpy as np
@@ -12,8 +10,6 @@ from skident.base.checked_data import checked_data
 
 from .escape_time import aligned_escape_time, flow_escape_time
 from .localized_loss import check_layers, deepened
-
-__all__ = ["EscapeDirectionMixin"]
 
 
 class EscapeDirectionMixin:

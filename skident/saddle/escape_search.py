@@ -1,25 +1,21 @@
 """Search for fast escape directions by batched ascent: restarts, truncation, polishing; array API."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace, device
 
+from skident.budget.constants import NO_EFFECT
 from skident.optim import sphere_ascent, unit_norm
 
 from .localized_loss import activations, collapse, deepened, last_layer, speed, speed_and_gradient
-
-__all__ = ["AscentOptions", "EscapeResult", "search_escape", "successive_escapes"]
 
 _N_SINGLE_UNITS = 256  # starts of the depth-two problem (budget): it is cheap
 _FEWEST_STEPS = 50  # of the depth-two ascent and of polishing
 _MAX_STEPS_OF_UNITS = 100  # of the depth-two ascent (budget)
 _POLISH_STEPS = (0.3, 1e-6)  # first and last step, relative to a layer's norm; the last is the error of the direction
 _NOTHING_LEFT = 1e-6  # norm of the remaining gradient, relative to G, at which components end
-_EQUAL_SPEEDS = 1e-9  # relative difference of speeds that count as equal: rounding of sums over samples
 
 
 class DeadRestartsError(ValueError):
@@ -68,7 +64,7 @@ def search_escape(X, G, *, depth, width, ascent, rng):
             "everywhere)."
         )
     # Of equally fast candidates, prefer the one of depth two (the last): it is the simplest.
-    best = len(speeds) - 1 if not speeds[-1] < np.nanmax(speeds) * (1 - _EQUAL_SPEEDS) else int(np.nanargmax(speeds))
+    best = len(speeds) - 1 if not speeds[-1] < np.nanmax(speeds) * (1 - NO_EFFECT) else int(np.nanargmax(speeds))
     hidden = polished[best]
     readout = last_layer([W[None] for W in hidden], X, G)[0]
     unit = activations(hidden, X)[-1][:, 0]

@@ -1,7 +1,5 @@
 """SaddleToSaddleClassifier and SaddleToSaddleRegressor: bias-free ReLU networks trained from small weights."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from scipy.special import expit, softmax
@@ -11,15 +9,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from skident.base.checked_data import checked_data, merged_samples
 from skident.base.parameters import CLASS_WEIGHT, check_magnitudes, forgotten_on_error
 from skident.base.predictions import in_shape_of_targets
+from skident.budget.constants import CONSTANT
 from skident.linalg import column_units
 from skident.optim import gram_work, one_thread
 
 from .base import ATTRIBUTES, PARAMETERS, SaddleToSaddleBase
 from .module import HalfSquaredError
-
-__all__ = ["SaddleToSaddleClassifier", "SaddleToSaddleRegressor"]
-
-_CONSTANT_TARGET = 1e-13  # relative range up to which a target is constant: about 500 eps
 
 
 class SaddleToSaddleClassifier(ClassifierMixin, SaddleToSaddleBase):
@@ -334,7 +329,7 @@ class SaddleToSaddleRegressor(RegressorMixin, SaddleToSaddleBase):
 def _standardized(Y, weights):
     """Standardized targets (n, k) with `weights` (n,), with their means and standard deviations (k,)."""
     mean, scale = column_units(Y, weights=weights)
-    if np.all(np.ptp(Y, axis=0) <= _CONSTANT_TARGET * np.abs(Y).max(axis=0)):
+    if np.all(np.ptp(Y, axis=0) <= CONSTANT * np.abs(Y).max(axis=0)):
         raise ValueError(
             "y is constant: without its mean there is nothing to learn, and the origin is not a saddle. Check y."
         )

@@ -1,15 +1,12 @@
 """Gradients of losses with respect to a network's outputs, at zero outputs."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-__all__ = ["gradient_at_zero", "resolve_loss"]
+from skident.budget.constants import FEW_ROUNDINGS
 
 _LABELS = ("binary", "multiclass")
-_ZERO_GRADIENT = 1e-14  # relative to the targets: about 50 eps of centering them
 
 
 def _are_labels(y):
@@ -62,7 +59,7 @@ def gradient_at_zero(loss, y, *, weights=None, fit_intercept=True):
 
 def _refuse_zero(G, scale, loss):
     """Raise ValueError if G is zero to rounding of `scale`."""
-    if np.abs(G).max() <= _ZERO_GRADIENT * scale or not np.any(G):
+    if np.abs(G).max() <= FEW_ROUNDINGS * scale or not np.any(G):
         reason = "the targets are constant" if isinstance(loss, str) and loss == "squared_error" else "G is zero"
         raise ValueError(
             f"the gradient of {loss!r} at zero output vanishes ({reason}): the origin is not a saddle for this loss, "

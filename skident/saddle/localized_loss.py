@@ -9,28 +9,12 @@ at norm one. The last layer is never a variable: for any hidden layers, the best
 last hidden activations A, with the speed ``-L_0 = ||A^T G||_F``.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 from array_api_compat import array_namespace
 
 from skident.optim import unit_norm
-
-__all__ = [
-    "activations",
-    "as_matrices",
-    "best_units",
-    "check_layers",
-    "collapse",
-    "criticality",
-    "last_layer",
-    "loss_gradient",
-    "deepened",
-    "speed",
-    "speed_and_gradient",
-]
 
 
 def _relu(Z):

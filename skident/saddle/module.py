@@ -1,18 +1,13 @@
 """The bias-free ReLU network of saddle-to-saddle training, its input standardization and its squared error."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import nn
 
+from skident.budget.constants import INPUT_BOUND
 from skident.linalg import column_units
-
-__all__ = ["BiasFreeMLP", "HalfSquaredError", "InputScaling", "input_scaling"]
-
-_LARGEST = 3.0  # standard deviations at which inputs are clipped: columns that hardly ever vary have far outliers
 
 
 class BiasFreeMLP(nn.Module):
@@ -122,7 +117,7 @@ class InputScaling:
 
     def __call__(self, X):
         """Standardized and clipped inputs (n, D + 1); the last column is ones."""
-        Z = np.clip((X - self.mean) / self.scale, -_LARGEST, _LARGEST)
+        Z = np.clip((X - self.mean) / self.scale, -INPUT_BOUND, INPUT_BOUND)
         return np.column_stack([Z, np.ones(len(X))])
 
 

@@ -1,19 +1,15 @@
 """The fastest escape of a depth-three ReLU network with planar inputs, exactly by linear programs; small data only."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import compress, product
 
 import numpy as np
 from scipy.optimize import linprog
 
-__all__ = ["PlanarEscape", "fastest_planar_escape"]
-
+from skident.budget.constants import CONSTANT_TOL
 
 _HIGHS_OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}  # the least HiGHS takes
 _MAX_COLUMN_ROUNDS = 100  # of column generation (budget)
-_UNUSED = 1e-12  # coefficients, whose sum is one, below which a unit is left out
 
 
 @dataclass(frozen=True)
@@ -182,7 +178,7 @@ def _candidates(X, multipliers):
 
 def _weights(c, units, top):
     """Layers of norm one: a unit's coefficient is split evenly between its incoming and outgoing weights."""
-    used = np.abs(c) > _UNUSED
+    used = np.abs(c) > CONSTANT_TOL
     c, units = c[used], units[: len(used)][used]
     shares = np.sqrt(np.abs(c) / max(np.abs(c).sum(), np.finfo(float).tiny))
     return [(units * shares[:, None]).T, (np.sign(c) * shares)[:, None], np.array([[top]])]

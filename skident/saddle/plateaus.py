@@ -1,18 +1,15 @@
 """Plateaus and escapes in a curve of losses and singular values."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.ndimage import gaussian_filter1d
 from scipy.signal import find_peaks
 
-__all__ = ["Saddle", "detect_escapes"]
+from skident.budget.constants import CONSTANT_TOL
 
 _NOISE_DROP = 5.0  # median deviations from the smoothed loss below which a decrease may be noise
 _LEAST_RATE = 1e-4  # of the mean rate of decrease: below it, plateaus are as flat as rounding makes them
-_EQUAL_RATES = 1e-12  # difference of log rates that count as equal: rounding
 
 
 @dataclass(frozen=True)
@@ -121,7 +118,7 @@ def _ranks(spectra, i, rank_tol, smooth, drop):
 def _flattest(rate, first, last):
     """Index of the slowest decrease in ``first .. last``; of several the middle one."""
     part = rate[first : last + 1]
-    lowest = np.flatnonzero(part <= part.min() + _EQUAL_RATES)
+    lowest = np.flatnonzero(part <= part.min() + CONSTANT_TOL)
     return first + int(lowest[len(lowest) // 2])
 
 

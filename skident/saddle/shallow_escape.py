@@ -1,6 +1,4 @@
-"""The fastest escape of a depth-two ReLU network with one output, with an upper bound by branch and bound."""
-
-from __future__ import annotations
+"""The fastest escape of a depth-two ReLU network by branch and bound, and a bound of escape speeds of every depth."""
 
 import heapq
 from dataclasses import dataclass
@@ -9,12 +7,10 @@ from itertools import count
 import numpy as np
 from sklearn.utils import check_random_state
 
+from skident.budget.constants import MANY_ROUNDS, RANDOM_UNITS
+
 from .shallow_relaxation import Relaxation
 
-__all__ = ["ShallowEscape", "fastest_shallow_escape"]
-
-
-_N_STARTS = 400  # of the ascent (budget)
 _N_STEPS = 400  # of the ascent (budget)
 _FIRST_STEP = 0.3  # of the ascent, relative to the unit sphere: steps decrease geometrically to the last one
 _LAST_STEP = 1e-4  # optima lie on activation boundaries, which only short steps approach
@@ -119,7 +115,7 @@ def _checked(X, gradient):
 
 def _ascend(X, g, rng):
     """Largest ``sum_j g_j relu(w . x_j)`` of projected ascents on the sphere, and its w (D,)."""
-    W = rng.standard_normal((X.shape[1], _N_STARTS))
+    W = rng.standard_normal((X.shape[1], RANDOM_UNITS))
     W /= np.linalg.norm(W, axis=0)
     best, w = -np.inf, W[:, 0]
     for step in np.geomspace(_FIRST_STEP, _LAST_STEP, _N_STEPS):
@@ -155,3 +151,80 @@ def _branch(X, g, found, tol, max_regions):
             heapq.heappush(heap, (max(upper, -bounded.upper), next(order), side, bounded))
         known, n_regions = max(known, found[side][0]), n_regions + 2
     return -heap[0][0], found, n_regions
+
+
+def deep_escape_bound(X, gradient, *, tol=1e-2, max_regions=2000, random_state=None):
+    """Upper bound of ``-<G, f(X)>`` over bias-free ReLU networks f of every depth and width, layers of norm one.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, D)
+        Inputs.
+    gradient : array-like of shape (n,)
+        G, the loss's gradient with respect to a single output.
+    tol, max_regions, random_state
+        Of `fastest_shallow_escape`.
+
+    Returns
+    -------
+    float
+        At least the speed of depth two, which every deeper network reaches. If both agree, depth makes no escape
+        faster.
+
+    Raises
+    ------
+    ValueError
+        If the inputs are not finite, or do not match the gradient.
+
+    Notes
+    -----
+    Let ``g = -w_L G`` for either sign of w_L. The pre-activations of the last hidden unit lie in the convex hull of
+    ``+- relu(h)`` for those h that one layer less reaches. Replacing ``relu(h_j)`` by ``sigma h_j`` in the terms with
+    ``g_j < 0`` raises the speed and makes it convex, so that it is largest at an extreme point. It is then at most the
+    larger of two speeds with one layer less: of the gradient whose negative entries are multiplied by sigma, and of
+    these entries alone, with positive sign. Repeated with sigma = 1, both are speeds of depth two, whatever the depth.
+    The bound is the smallest over sigma in [0, 1]. It is tight if the negative entries alone are not faster.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from skident.saddle import deep_escape_bound, fastest_shallow_escape
+    >>> X, y = load_iris(return_X_y=True)
+    >>> G = (y == 2) / 150 - 1 / 3 / 150
+    >>> speed = fastest_shallow_escape(X - X.mean(axis=0), G, random_state=0).speed
+    >>> print(round(deep_escape_bound(X - X.mean(axis=0), G, random_state=0) / speed, 3))
+    1.0
+    """
+    shallow = fastest_shallow_escape(X, gradient, tol=tol, max_regions=max_regions, random_state=random_state)
+    X, G = np.asarray(X, dtype=np.float64), np.asarray(gradient, dtype=np.float64)
+    norms = np.linalg.norm(X, axis=1)
+    scale = float(norms.max() * np.abs(G).max())
+    if scale == 0:
+        return 0.0
+    used = (norms > 0) & (G != 0)
+    U, g = X[used] / norms.max(), G[used] / np.abs(G).max()
+    known = shallow.upper_bound / scale
+    return scale * max(known, *(_side(U, -top * g, known) for top in (1.0, -1.0)))
+
+
+def _side(X, g, known):
+    """The bound of all depths for one sign of the last weight; values up to the known speed of depth two are alike."""
+    losses = np.maximum(-g, 0.0)
+    alone = _upper(X, losses, known)
+    if alone <= known:
+        return alone
+    low, high, best = known / alone, 1.0, np.inf
+    share = low
+    for _ in range(MANY_ROUNDS):
+        both = _upper(X, np.where(g > 0, g, share * g), known)
+        best = min(best, max(both, share * alone))
+        if best <= known:
+            break
+        low, high = (share, high) if both > share * alone else (low, share)
+        share = (low + high) / 2
+    return best
+
+
+def _upper(X, g, target):
+    """Upper bound of depth two with weight one, without a split."""
+    return Relaxation(X, g).bound(np.zeros(len(g), dtype=np.int8), target).upper

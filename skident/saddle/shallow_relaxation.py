@@ -1,21 +1,17 @@
 """Upper bounds of a sum of ReLU terms on parts of the unit sphere, by a semidefinite relaxation."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize
 
-__all__ = ["Bounded", "Relaxation"]
-
+from skident.budget.constants import SUM_ROUNDING
 
 _MAX_STEPS = 150  # of L-BFGS per temperature (budget)
 _TEMPERATURES = (1e-2, 1e-3)  # of the smoothed eigenvalue, relative to the target: the bound is accurate to the last
 _LEAST_CURVATURE = -1.0  # log of rho |x|: below, a term's bound is above the sum of both of its sides
 _MOST_CURVATURE = 9.0  # log of rho |x|: 1 / rho is then negligible beside the speed
 _LEAST_TARGET = 1e-6  # of the sum of all terms' sizes: speeds below are not resolved
-_ROUNDING = 1e-13  # error of an eigenvalue and of sums, relative to the size of the terms (some 100 eps)
 
 
 @dataclass(frozen=True)
@@ -105,7 +101,7 @@ class _Program:
         self.pairs = np.triu_indices(len(given), 1)
         self.linear = self.gains @ self.convex / 2 + g[active] @ X[active]
         self.log_scale = -np.log(relaxation.norms[self.free])
-        self.rounding = _ROUNDING * relaxation.size
+        self.rounding = SUM_ROUNDING * relaxation.size
 
     def _split(self, y):
         ends = np.cumsum([1, len(self.gains), len(self.losses), len(self.losses), len(self.walls)])
@@ -161,7 +157,7 @@ class _Program:
             (self.walls @ second @ self.walls.T)[self.pairs],
         ])  # fmt: skip
         upper = 2.0 * values[-1] + constant
-        rounding = self.rounding + _ROUNDING * (np.abs(values).max() + constant)
+        rounding = self.rounding + SUM_ROUNDING * (np.abs(values).max() + constant)
         return upper + 2.0 * temperature * np.log(total), gradient, upper + rounding, moments
 
     def branch(self, moments):

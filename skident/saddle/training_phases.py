@@ -1,7 +1,5 @@
 """Phases of training: saddle to saddle by gradient descent, or out of the first saddle and then Adam; with a record."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from dataclasses import dataclass
@@ -13,8 +11,6 @@ import torch
 from skident.training.net import Callback, Training, fit_module
 
 from .plateaus import detect_escapes
-
-__all__ = ["TrainingRun", "NormAdaptedStep", "TrainingRecord", "WeightRecorder", "saddles_of"]
 
 _N_SINGULAR_VALUES = 10  # recorded per layer: ranks of the first escapes are below
 _SHORTEST_RECORD = 5  # points of a curve in which a saddle can be detected

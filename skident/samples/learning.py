@@ -1,7 +1,5 @@
 """A depth-2 ReLU network from samples: tensors, polish, number of units, signs, in this order."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,10 +8,20 @@ from scipy.linalg import solve_triangular
 from skident.budget.constants import DENSE_PARAMETERS, FEW_ROUNDS, FINE_FTOL
 from skident.optim import best_of
 
-from .input_distribution import along_a_line
 from .penalized_fit import is_affordable, penalized_fit
-from .ridge_model import RidgeModel, is_exact, jacobian_blocks, linear_model, squared_errors
-from .ridges import Regression, RidgeFit, fit_ridges, regress_on_ridges
+from .ridges import (
+    COLLINEAR_ROUNDING,
+    Regression,
+    RidgeFit,
+    RidgeModel,
+    fit_ridges,
+    is_exact,
+    jacobian_blocks,
+    linear_model,
+    regress_on_ridges,
+    squared_errors,
+)
+from .sample import along_a_line
 from .tensor_stage import TensorStage, correct, tensor_stage
 from .unit_count import (
     add_missing_units,
@@ -27,11 +35,8 @@ from .unit_count import (
 from .unit_signs import SignedFit, as_relu, resolve_signs, sign_values
 from .wide_fit import wide_candidate
 
-__all__ = ["LearnedReLU", "Search", "judged", "learn_relu_network"]
-
 _WORKING_ROWS = 2**17  # up to which candidates are compared; more rows enter where one of them is left
-_RESTARTS = 3  # of the tensor stage while the rank of T_2 grows
-_TENSOR_UNITS = 20  # up to which tensors are the cheaper start
+TENSOR_UNITS = 20  # up to which tensors are the cheaper start
 _TENSOR_RANK = 10  # of T_2 where units are to be counted: with as many units as features it shows half
 _UNITS_PER_RANK = 4  # units of a wide fit per rank of T_2, which shows a third to a half of them
 _SAME = 5e-3  # relative difference of residual sums below which two fits are one
@@ -39,9 +44,7 @@ _ENOUGH_ROWS = 10  # a parameter, from which on a prior on the weights changes l
 _HEAVY_TAILS = 3.0  # excess kurtosis of a column with heavy tails: that of the Laplace distribution
 _HEAVY_FACTOR = 10  # factor of the samples that tensors need then (tuned on relu/inputs)
 _DETERMINED = 0.5  # margin from which a sign of an exact fit is determined: it is 0 or, to rounding, 1
-_CHECKED_ROWS = 2**17  # of more rows, a part is checked
 _ROWS_PER_SIDE = 8  # times the inputs + 1, rows on each side of a unit that enter the Gauss-Newton matrix
-_RANK = 1e-11  # eigenvalue of the Gauss-Newton matrix with unit diagonal: rounding of its products is 1e-13
 _OWN = 1e-3  # share of a row that is left to the other rows: below, its leave-one-out residual has lost 3 digits
 
 
@@ -160,7 +163,7 @@ def learn_relu_network(sample, search, *, rng, say=_silent):
 
 def _find_starts(sample, search, rng, say):
     """The tensor stage; beyond 30 units the count of T_2 and a wide fit, if they were not excluded."""
-    if search.polish and (search.n_units or search.max_units) > _TENSOR_UNITS:
+    if search.polish and (search.n_units or search.max_units) > TENSOR_UNITS:
         stage = tensor_stage(sample, 0)
         if search.n_units or stage.rank > _TENSOR_RANK:
             candidate = _wide_start(sample, search, stage, rng)
@@ -191,7 +194,7 @@ def _find_tensors(sample, search, rng, say):
     say(f"tensors: {_count(stage)}")
     if search.n_units is not None:
         return stage
-    for _ in range(_RESTARTS):
+    for _ in range(FEW_ROUNDS):
         if not stage.candidates or is_exact(sample, stage.candidates[0].rss):
             break
         best = stage.candidates[0]
@@ -301,7 +304,7 @@ def _wider_start(sample, fit, search, stage, rng, say):
 def _fixed_size(sample, fit, search, rng, say):
     """The best fit of so many units, by adding some and taking them away; and whether no further one would pay."""
     max_units = min(search.n_units + max(3, search.n_units // 3), max(1, determined_units(sample)))
-    if search.n_units > _TENSOR_UNITS and not further_ridge_pays(sample, fit, rng):
+    if search.n_units > TENSOR_UNITS and not further_ridge_pays(sample, fit, rng):
         return fit, True
     for patience in range(1, FEW_ROUNDS + 1):
         if search.is_enough(sample, fit.rss):
@@ -318,7 +321,7 @@ def _fixed_size(sample, fit, search, rng, say):
 
 def _from_wide_fit(sample, fit, search, rng, say):
     """The given fit, which has spare units, or that from a wide one where it is better; and whether it has not."""
-    if search.n_units > _TENSOR_UNITS or search.is_enough(sample, fit.rss):
+    if search.n_units > TENSOR_UNITS or search.is_enough(sample, fit.rss):
         return fit, search.is_enough(sample, fit.rss)
     other = fit_ridges(sample, wide_candidate(sample, search.n_units, rng).model, rng=rng)
     say(f"wide fit, polished: mean squared residual {other.rss / sample.total:.3g} of the variance")
@@ -331,11 +334,11 @@ def _found_size(sample, fit, search, rng, say):
     """The fit of the best size by the information criterion."""
     # Where a fit is good enough, fewer units may do as well.
     enough = search.is_enough(sample, fit.rss)
-    if fit.model.n_units > _TENSOR_UNITS and not further_ridge_pays(sample, fit, rng):
+    if fit.model.n_units > TENSOR_UNITS and not further_ridge_pays(sample, fit, rng):
         enough = True
     max_units = fit.model.n_units if enough else search.max_units
     fit = select_size(sample, fit, rng, max_units=max_units, callback=_teller(sample, say))
-    if 0 < fit.model.n_units <= _TENSOR_UNITS and not enough:
+    if 0 < fit.model.n_units <= TENSOR_UNITS and not enough:
         fit = add_missing_units(sample, fit, rng, max_units=max_units, callback=_teller(sample, say))
     return fit_ridges(sample, fit.model, rng=rng) if fit.model.n_units else fit
 
@@ -371,7 +374,7 @@ def missing_evidence(sample, model, rng):
     Equal rows count once. Up to ``8 (k + 1)`` rows on each side of every unit enter, ``O(m k P^2)``: fewer rows can
     only lower the rank and raise leverages, and rows beyond them are predicted by these.
     """
-    Z, _, w = sample.draw(_CHECKED_ROWS, rng).arrays(np.float64)
+    Z, _, w = sample.draw(_WORKING_ROWS, rng).arrays(np.float64)
     Z = Z[w > 0]
     Z = Z[np.unique(along_a_line(Z), return_index=True)[1]]
     t = Z @ model.V + model.beta
@@ -401,7 +404,7 @@ def _missing_rank(Z, model):
     scale = np.sqrt(np.diag(gram))
     gram = gram / np.outer(scale, scale)
     values = np.linalg.eigvalsh(gram)
-    open_parameters = int(np.sum(values < _RANK * values[-1]))
+    open_parameters = int(np.sum(values < COLLINEAR_ROUNDING * values[-1]))
     if open_parameters:
         return f"the rows leave {open_parameters} of {model.n_parameters} parameters open"
     root = np.linalg.cholesky(gram)

@@ -1,16 +1,12 @@
 """Test whether a fitted ReLU network lacks a unit: the largest correlation of a unit with the residuals."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from skident.budget.constants import BLOCK_ENTRIES, NO_EFFECT
+from skident.budget.constants import BLOCK_ENTRIES, FEW_ROUNDS, NO_EFFECT
 
-from .ridge_model import jacobian_of_ridges
-
-__all__ = ["MissingUnitTest", "missing_unit_test", "correlated_units"]
+from .ridges import jacobian_of_ridges
 
 _CANDIDATES = 1500  # random units that are tried (budget): their products take most of the time
 _FEW_CANDIDATES = 600  # `_CANDIDATES` where units are only sought (budget)
@@ -20,7 +16,6 @@ _SOUGHT_ASCENTS = 8  # of random units that are sought, and of units near those 
 _NEAR_ONE_UNIT = 2  # of the latter, at most so many near one unit
 _ALIKE = 0.99  # cosine of two units that are one
 _LATE = 0.05  # share of samples that a tried unit has on either side at least: fewer decide nothing
-_ASCENTS = 3  # of the best candidates per vector of residuals
 _ASCENT_STEPS = 6  # least squares steps per ascent
 _LEAST_NEW = 1e-3  # norm of a unit beyond the tangent space, relative to its own; below, the fit has it already
 
@@ -129,7 +124,7 @@ def _largest(Z, Q, residuals, rng):
     values = _correlations(Z, Q, units, residuals)
     found, best = np.zeros(residuals.shape[1]), np.zeros((residuals.shape[1], Z.shape[1]))
     for j in range(residuals.shape[1]):
-        for i in np.argsort(-values[:, j])[:_ASCENTS]:
+        for i in np.argsort(-values[:, j])[:FEW_ROUNDS]:
             value, unit = _ascend(Z, Q, residuals[:, j : j + 1], values[i, j], units[i])
             if value > found[j]:
                 found[j], best[j] = value, unit

@@ -3,8 +3,6 @@
 Few samples with noise hardly determine the weights of a unit; a prior on them costs less than fewer units.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -13,13 +11,10 @@ import numpy as np
 from skident.budget.constants import RIDGE_OF_PRODUCTS
 from skident.optim import BatchedNormalEquations, Ending, batched_levenberg_marquardt
 
-from .input_distribution import FEW_VALUES
-from .ridge_model import EXACT, RidgeModel, jacobian_of_ridges, squared_errors
-from .ridges import RidgeFit
+from .ridges import EXACT, RidgeFit, RidgeModel, jacobian_of_ridges, squared_errors
+from .sample import FEW_VALUES
 from .unit_count import ROWS_PER_WEIGHT
 from .unit_signs import as_relu
-
-__all__ = ["MOST_UNITS", "is_affordable", "penalized_fit", "penalty_matrix"]
 
 MOST_UNITS = 8  # with which random starts begin (tuned on relu/few_samples)
 _FIRST_ALPHA = 2.5e-3  # penalty per sample with which the search begins, for standardized inputs and y

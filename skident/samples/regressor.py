@@ -4,8 +4,6 @@ The paper's algorithms on tensors are in `skident.samples.paper`: `units_from_te
 `recover_scalars` (2), `fix_signs` (3), `recover_up_to_signs` (4); that of Algorithm 5 is `regress_on_ridges`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from numbers import Integral, Real
 
@@ -24,16 +22,14 @@ from skident.budget.constants import PREDICTED_ROWS, RANGE_MARGIN, REPEATED_ROWS
 from skident.network import FeedforwardNetwork
 from skident.optim import gram_work, one_thread
 
-from .checks import check_sizes, warn_doubts, warn_of_other_inputs
+from .checks import check_sizes, warn_doubts, warn_of_better_models, warn_of_other_inputs
 from .learning import Search, learn_relu_network
-from .left_out_errors import warn_of_better_models
 from .missing_unit import missing_unit_test
 from .paper.decomposition import order_for
 from .paper.literal import learn_literally
 from .sample import Sample
 from .unit_signs import as_relu
 
-__all__ = ["TensorReLURegressor"]
 # Heavy tails: of a thousand times as many rows of a power law, the largest value is (z_3 / z_30)^3 times as large; z_r
 # has rank r. Ranks above one keep single outliers out, and the ratio of Gaussian tails is divided out. Narrower bounds
 # cost more: with the second power, one of 20,000 new lognormal rows was clipped for half of the networks, with up to a

@@ -1,30 +1,148 @@
-"""Sums of ridge functions fitted to samples by least squares, with given ridges or from a start."""
-
-from __future__ import annotations
+"""Sums of ridge functions ``|v . z + beta|`` or ``relu(v . z + beta)`` and a linear one, fitted by least squares."""
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
 
-from skident.budget.constants import ROWS_PER_PARAMETER, STEPS
+from skident.budget.constants import MATRIX_ENTRIES, ROWS_PER_PARAMETER, STEPS
 from skident.optim import DenseNormalEquations, KrylovNormalEquations, levenberg_marquardt
 
-from .ridge_model import RidgeModel, jacobian_blocks
-
-__all__ = ["Regression", "RidgeFit", "fit_ridges", "regress_on_ridges", "ridge_gram"]
-
 _ROUGH_ROWS = 8  # `ROWS_PER_PARAMETER` where fits are only compared
-_COLLINEAR = 1e-11  # eigenvalue, relative to the largest, below which columns are collinear (rounding of a Gram matrix)
+COLLINEAR_ROUNDING = 1e-11  # eigenvalue of a Gram matrix over the largest, below which columns are collinear: rounding
 _REPLACED = 1e-6  # squared share in collinear combinations from which a ridge is part of one (rounding: 1e-10)
 _PRODUCT_FTOL = 1e-5  # relative decrease at which a fit by products stops, a hundredth of what its noise adds
 _ROUNDING = 1e-27  # mean squared residual, in variances of y, that is none
-_NO_NOISE = 1e-8  # mean squared residual, in variances of y, below which a fit by products goes on with the matrix
+NO_NOISE = 1e-8  # mean squared residual, in variances of y, below which a fit by products goes on with the matrix
 PRODUCT_PARAMETERS = 300  # from which on products are cheaper than the matrix
 MATRIX_PARAMETERS = 1200  # from which on the matrix is not formed at all (memory)
 _SIGN_NUMBERS = 2**25  # of signs that are kept: 128 MB
 _TOL = 5e-2  # relative residual of the conjugate gradients of a step (inexact Gauss-Newton)
 _LEAST_EIGENVALUE = 1e-7  # of an eigenvalue of the preconditioner, relative to the largest
+EXACT = 1e-20  # mean squared residual, in variances of y, that leaves nothing to explain
+
+
+@dataclass(frozen=True)
+class RidgeModel:
+    """``g(z) = sum_i s_i act(v_i . z + beta_i) + u . z + c``.
+
+    Attributes
+    ----------
+    V : ndarray of shape (k, m)
+    beta, s : ndarray of shape (m,)
+        Biases and signs (1 or -1) of the ridges.
+    u : ndarray of shape (k,)
+        The skip; zero where `skip` is False.
+    c : float
+    kind : {"abs", "relu"}
+    skip : bool
+        Whether u is fitted.
+    """
+
+    V: np.ndarray
+    beta: np.ndarray
+    s: np.ndarray
+    u: np.ndarray
+    c: float
+    kind: str = "abs"
+    skip: bool = True
+
+    @property
+    def n_units(self):
+        """m."""
+        return len(self.s)
+
+    @property
+    def n_parameters(self):
+        """How many numbers are fitted: ridges, constant, and skip if there is one."""
+        return self.V.size + self.n_units + 1 + (len(self.u) if self.skip else 0)
+
+    def __call__(self, Z):
+        t = Z @ self.V + self.beta
+        return (np.abs(t) if self.kind == "abs" else np.maximum(t, 0.0)) @ self.s + Z @ self.u + self.c
+
+    def slopes(self, t):
+        """Derivatives (n, m) by pre-activations t (n, m)."""
+        return (np.sign(t) if self.kind == "abs" else t > 0) * self.s
+
+    def units(self):
+        """The ReLU units with these boundaries, up to their signs.
+
+        Returns U (m, k), b, a (m,).
+        """
+        lengths = np.linalg.norm(self.V, axis=0)
+        lengths = np.where(lengths > 0, lengths, 1.0)
+        return (self.V / lengths).T, self.beta / lengths, (2.0 if self.kind == "abs" else 1.0) * self.s * lengths
+
+    def pack(self):
+        """Parameters as one vector.
+
+        Returns (n_parameters,).
+        """
+        units = np.vstack([self.V, self.beta]).T.ravel()
+        return np.concatenate([units, self.u, [self.c]] if self.skip else [units, [self.c]])
+
+    def unpack(self, theta):
+        """The model with other parameters.
+
+        `theta` (n_parameters,).
+        """
+        k, m = self.V.shape
+        units = theta[: m * (k + 1)].reshape(m, k + 1)
+        u = theta[m * (k + 1) : -1] if self.skip else np.zeros(k)
+        return RidgeModel(units[:, :k].T, units[:, k], self.s, u, float(theta[-1]), self.kind, self.skip)
+
+
+def jacobian_of_ridges(X, slopes, skip, root=1.0):
+    """Derivatives (..., n, P) of ridge models, in the order of `RidgeModel.pack`, times `root` (n, 1).
+
+    X (n, k + 1) has a last column of ones, slopes (..., n, m) are those of the ridges.
+    """
+    units = ((root * slopes)[..., None] * X[:, None, :]).reshape(*slopes.shape[:-1], -1)
+    linear = root * (X if skip else X[:, -1:])
+    return np.concatenate([units, np.broadcast_to(linear, (*slopes.shape[:-1], linear.shape[1]))], axis=-1)
+
+
+def jacobian_blocks(Z, model, w=None, dtype=np.float64):
+    """Blocks of rows (.., P) of the Jacobian of a model, times the roots of weights w (n,)."""
+    rows = max(64, MATRIX_ENTRIES // model.n_parameters)
+    for start in range(0, len(Z), rows):
+        z = Z[start : start + rows]
+        root = 1.0 if w is None else np.sqrt(w[start : start + rows, None]).astype(dtype)
+        slopes, X = model.slopes(z @ model.V + model.beta), np.column_stack([z, np.ones(len(z))])
+        yield jacobian_of_ridges(X.astype(dtype, copy=False), slopes.astype(dtype, copy=False), model.skip, root)
+
+
+def without_ridges(u, c=0.0):
+    """A linear function as a model.
+
+    u (k,).
+    """
+    return RidgeModel(np.empty((len(u), 0)), np.empty(0), np.empty(0), u, c)
+
+
+def _products(Z, y, w):
+    return ((w * y) @ Z,)
+
+
+def linear_model(sample):
+    """Least squares of y on z and 1; z is white, so it is a mean of products."""
+    (slope,) = sample.reduce(_products)
+    return without_ridges(slope / sample.total)
+
+
+def is_exact(sample, rss):
+    """Whether residuals are rounding."""
+    return rss <= EXACT * sample.total
+
+
+def squared_errors(Z, y, w, model):
+    """Sums over a block of rows of the squared errors e^2 of a model and of their squares, for `Sample.reduce`.
+
+    Z (n, k), y, w (n,); returns ().
+    """
+    e2 = (y - model(Z)) ** 2
+    return np.asarray(w @ e2), np.asarray(w @ e2**2)
 
 
 def ridge_gram(Z, y, w, U, b):
@@ -70,7 +188,7 @@ def regress_on_ridges(sample, U, b):
     scale = np.sqrt(np.maximum(np.diag(gram), np.finfo(float).tiny))
     gram = gram / np.outer(scale, scale)
     values, vectors = np.linalg.eigh(gram[:-1, :-1])
-    kept = values > _COLLINEAR * values[-1]
+    kept = values > COLLINEAR_ROUNDING * values[-1]
     inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
     coefficients = inverse @ gram[:-1, -1]
     rss = max(1.0 - gram[:-1, -1] @ coefficients, 0.0) * scale[-1] ** 2
@@ -170,7 +288,7 @@ def fit_ridges(sample, model, *, max_iter=60, ftol=1e-7, rough=False, rng=None):
     if by_products:
         objective = _Objective(sample, model, rng, rough, by_products)
         fit = _minimized(objective, model, max_iter, max(ftol, _PRODUCT_FTOL))
-        if rough or fit.rss > _NO_NOISE * sample.total or model.n_parameters >= MATRIX_PARAMETERS:
+        if rough or fit.rss > NO_NOISE * sample.total or model.n_parameters >= MATRIX_PARAMETERS:
             return fit
         model = fit.model
     last = _minimized(_Objective(sample, model, rng, rough), model, max_iter, ftol)

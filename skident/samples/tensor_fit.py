@@ -4,8 +4,6 @@ Inside, units are rows: ``U`` (c, m, p) unit rows, ``b`` and ``a`` (c, m), for a
 products of a candidate's tensors and their derivatives are polynomials in the Gram matrix of its units.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -14,8 +12,6 @@ from skident.linalg import flatten_symmetric, symmetric_power
 from skident.optim import BatchedNormalEquations, Ending, batched_levenberg_marquardt
 
 from .paper.scalars import relu_coefficients
-
-__all__ = ["refine_by_moments"]
 
 _BATCH_BYTES = 2**26  # of the Gauss-Newton matrices of the candidates that are treated at a time
 _FIRST_DAMPING = 1.0  # of Levenberg-Marquardt, in units of the diagonal

@@ -1,36 +1,21 @@
 """Directions, biases and weights of ReLU units from the Hermite coefficients of a sample."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 
-from skident.budget.constants import MATRIX_ENTRIES, ROOT_2PI, SAME_MINIMUM
+from skident.budget.constants import MATRIX_ENTRIES, REFIT_STEPS, ROOT_2PI, SAME_MINIMUM
 from skident.linalg import flatten_symmetric, hermite_tensors, moment_sums, n_free_entries, smat, svec, symmetric_power
 
 from .paper.scalars import relu_coefficients
-from .ridge_model import linear_model, without_ridges
-from .ridges import Regression, regress_on_ridges
+from .ridges import Regression, linear_model, regress_on_ridges, without_ridges
 from .tensor_fit import refine_by_moments
-
-__all__ = [
-    "Curvature",
-    "TensorStage",
-    "correct",
-    "estimate_tensors",
-    "leading_eigenvectors",
-    "residual_curvature",
-    "tensor_stage",
-]
 
 _NOISE_FACTOR = 1.3  # times the edge of the spectrum that noise alone has
 _HOPELESS = 4.0  # times the loss of the best candidate, beyond which one is not considered further
-_CORRECTION_STEPS = 60  # re-estimations of the moments from residuals (budget; linear convergence)
 _GAIN = 0.98  # of the residual sum: what a correction must at least reach to be followed by another
 ORDERS = (2, 3, 4)  # of the tensors that are fitted; order 1 gives the linear part
 _SHORT = 12  # steps of all candidates (budget)
-_LONG = 60  # steps of the better half of the candidates (budget)
 _FAR = 2.5  # biases of starts are kept within
 
 
@@ -219,7 +204,7 @@ def correct(sample, start, *, max_iter=5):
         P, _ = leading_eigenvectors(curvature.matrix, min(best.model.n_units, sample.dim))
         tensors = estimate_tensors(sample, P, best.model)
         U, b, a = best.model.units()
-        W, b, *_ = refine_by_moments(tensors, _rows_in(U, P).T[None], b[None], a[None], max_iter=_CORRECTION_STEPS)
+        W, b, *_ = refine_by_moments(tensors, _rows_in(U, P).T[None], b[None], a[None], max_iter=REFIT_STEPS)
         new = regress_on_ridges(sample, (P @ W[0]).T, b[0])
         gain = new.rss < _GAIN * best.rss
         if new.rss < best.rss:
@@ -254,7 +239,7 @@ def fit_candidates(tensors, W, b, a):
         W, b, a, loss = refine_by_moments(tensors, W, b, a, max_iter=_SHORT)
         order = np.argsort(loss, kind="stable")[: -(-len(W) // 2)]
         W, b, a = W[order], b[order], a[order]
-    W, b, a, loss = refine_by_moments(tensors, W, b, a, max_iter=_LONG)
+    W, b, a, loss = refine_by_moments(tensors, W, b, a, max_iter=REFIT_STEPS)
     order = np.argsort(loss, kind="stable")
     return W[order], b[order], a[order], loss[order]
 

@@ -1,33 +1,16 @@
 """Number of units of a ReLU fit: adding and removing units while the fit improves."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
 import numpy as np
 
-from skident.budget.constants import FINE_FTOL, PATIENCE
+from skident.budget.constants import FEW_ROUNDS, FINE_FTOL, PATIENCE
 from skident.optim import best_of
 
 from .missing_unit import correlated_units
-from .ridge_model import RidgeModel, is_exact
-from .ridges import RidgeFit, fit_ridges, regress_on_ridges
+from .ridges import NO_NOISE, RidgeFit, RidgeModel, fit_ridges, is_exact, regress_on_ridges
 from .tensor_stage import leading_eigenvectors, residual_curvature
-
-__all__ = [
-    "ROWS_PER_WEIGHT",
-    "add_missing_units",
-    "add_ridge",
-    "criterion",
-    "determined_units",
-    "escape",
-    "further_ridge_pays",
-    "remove_ridge",
-    "remove_to",
-    "select_size",
-    "unit_penalty",
-]
 
 # Statistics: in 49 fits to 3 to 20 inputs and 2,000 to 10,000 rows, no unit that is not there gained more (seeds 100 to
 # 111 of make_relu_network; the mean gain is 2.4 per weight).
@@ -41,9 +24,7 @@ _TRIED = 2  # starts of a new ridge that are fitted
 _MISSING_TRIED = 3  # units that correlate most with the residuals, each of which is fitted (budget)
 _MISSING_FTOL = 1e-6  # of these fits: the other units have to move as well
 _MISSING_PRICE = 4.0  # noise variances that such a unit must gain beyond the penalty: it is the best of far more
-_MISSING_ROUNDS = 3  # of adding missing units (budget)
 _MISSING_PARAMETERS = 400  # up to which missing units are sought this way (budget)
-_WITHOUT_NOISE = 1e-8  # mean squared residual, in variances of y, from which a rough fit without noise is finished
 
 
 def determined_units(sample):
@@ -151,7 +132,7 @@ def remove_ridge(sample, fit, rng):
     if not keep.sum():
         return RidgeFit(start.model, start.rss, 0, "target")
     rough = fit_ridges(sample, start.model, ftol=FINE_FTOL, rough=True, rng=rng)
-    if is_exact(sample, rough.rss) or rough.rss > _WITHOUT_NOISE * sample.total:
+    if is_exact(sample, rough.rss) or rough.rss > NO_NOISE * sample.total:
         return rough
     return fit_ridges(sample, rough.model, rng=rng)  # to rounding, if the ridge was not needed
 
@@ -204,7 +185,7 @@ def select_size(sample, fit, rng, *, max_units, callback=None):
         if is_exact(sample, smaller.rss) or criterion(sample, smaller) < criterion(sample, best):
             best = smaller
         # Of several ridges on one boundary, the first that is taken away may leave a little.
-        elif not is_exact(sample, best.rss) or smaller.rss > _WITHOUT_NOISE * sample.total:
+        elif not is_exact(sample, best.rss) or smaller.rss > NO_NOISE * sample.total:
             break
     return best
 
@@ -215,7 +196,7 @@ def add_missing_units(sample, fit, rng, *, max_units, callback=None):
     :func:`add_ridge` compares few directions, for speed; units of which the others do a part hardly show in any of
     them. Here a unit is sought over all directions, by what it explains beyond the derivatives of the fit.
     """
-    for _ in range(_MISSING_ROUNDS):
+    for _ in range(FEW_ROUNDS):
         largest = min(max_units, _MISSING_PARAMETERS // (sample.dim + 1))
         if is_exact(sample, fit.rss) or fit.model.n_units >= largest:
             break

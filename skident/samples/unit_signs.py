@@ -1,7 +1,5 @@
 """Signs of ReLU units: from absolute values and a linear function to the signs with which units are active."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass, replace
 
@@ -11,11 +9,8 @@ from skident.budget.constants import MOST_FLIPS
 from skident.linalg.sign_vectors import UndecidedSignsError, nearest_signs, solve_signs
 from skident.optim import best_of
 
-from .ridge_model import RidgeModel, is_exact
-from .ridges import RidgeFit, fit_ridges, ridge_gram
+from .ridges import RidgeFit, RidgeModel, fit_ridges, is_exact, ridge_gram
 from .unit_count import criterion, unit_penalty
-
-__all__ = ["SignedFit", "as_relu", "resolve_signs", "sign_values"]
 
 _ALL_SIGNS = 12  # units up to which all combinations are compared
 _HALVES = 30  # up to which, where there are more of them than equations, halves of all combinations are matched

@@ -1,7 +1,5 @@
 """ReLU units from a fit with more units than needed and a penalty, for inputs of any distribution."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -10,10 +8,7 @@ import numpy as np
 from skident.budget.constants import COLLINEAR
 from skident.optim.adam import Adam, batches
 
-from .ridge_model import EXACT, linear_model
-from .ridges import regress_on_ridges, ridge_gram
-
-__all__ = ["WideFit", "eliminate", "fit_wide", "wide_candidate"]
+from .ridges import EXACT, linear_model, regress_on_ridges, ridge_gram
 
 _WIDTH = 2  # times the units searched for
 _STEPS = 8000  # of Adam (budget; tuned on relu/large)

@@ -14,7 +14,7 @@ import torch
 from skorch import NeuralNet
 from skorch.callbacks import Callback, GradientNormClipping, LRScheduler, ProgressBar
 
-__all__ = ["Callback", "Training", "WeightedLoss", "fit_module", "resolve_device", "skorch_net_of"]
+__all__ = ["Callback", "Training", "WeightedLoss", "fit_module", "resolve_device"]
 
 _OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "lbfgs": torch.optim.LBFGS}
 
@@ -172,21 +172,6 @@ def fit_module(module, X, y, criterion, training, *, callbacks=None, epoch_end=N
 def _copied(A):
     """A tensor itself, or a copy of an array."""
     return A if isinstance(A, torch.Tensor) else np.array(A, order="C")
-
-
-def skorch_net_of(module, criterion, training, losses):
-    """A skorch net around a module that was trained without skorch, with its mean losses by epoch as history."""
-    options = {
-        "optimizer": _OPTIMIZERS[training.optimizer],
-        "lr": training.lr,
-        "device": resolve_device(training.device),
-    }
-    net = NeuralNet(module, criterion=criterion, train_split=None, verbose=0, **options).initialize()
-    for epoch, loss in enumerate(losses, start=1):
-        net.history.new_epoch()
-        net.history.record("epoch", epoch)
-        net.history.record("train_loss", loss)
-    return net
 
 
 def _run(net, X, y):

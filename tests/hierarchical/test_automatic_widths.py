@@ -1,4 +1,4 @@
-"""widths="auto": exact recovery without widths, posterior, stacking, bad input."""
+"""widths="auto": exact recovery without widths, posterior, bad input."""
 
 import numpy as np
 import pytest
@@ -8,8 +8,6 @@ from skident import HierarchicalQuadraticNet
 from skident.hierarchical.array_networks import ArrayNetworks
 from skident.hierarchical.modules import QuadraticDenseNet
 from skident.hierarchical.posterior import PosteriorChains
-from skident.hierarchical.solvers import WeightedSamples
-from skident.hierarchical.stacking import KernelRidgePart, stacking_weights
 from tests.hierarchical.planted import planted, relative_mse
 
 
@@ -71,44 +69,6 @@ def test_posterior_of_the_mean_is_that_of_the_formula():
         means = net.features(chains.reshape(-1, net.size))[2].mean(axis=(1, 2))
         sd = 0.5 / np.sqrt(len(seen))
         assert abs(means.mean() - seen.mean()) < sd and 0.5 * sd < means.std() < 2 * sd
-
-
-def test_stacking_selects_the_part_that_predicts():
-    rng = np.random.default_rng(1)
-    y = rng.standard_normal(500)
-    predictions = np.column_stack([rng.standard_normal(500), y + 0.1 * rng.standard_normal(500)])
-    weights, error = stacking_weights(predictions, y)
-    assert weights[1] > 0.9 and weights[0] < 0.1 and error < 0.02 and weights.sum() <= 1.0 + 1e-12
-
-
-def test_stacking_keeps_the_first_part_unless_another_is_clearly_better():
-    rng = np.random.default_rng(5)
-    signal = rng.standard_normal(100)
-    y = signal + 0.5 * rng.standard_normal(100)
-    predictions = np.column_stack([signal, signal + rng.standard_normal(100)])
-    weights, error = stacking_weights(predictions, y)
-    np.testing.assert_array_equal(weights, [1.0, 0.0])
-    assert error == pytest.approx(np.sum((predictions[:, 0] - y) ** 2) / np.sum((y - y.mean()) ** 2))
-
-
-def test_kernel_ridge_part_fits_a_smooth_function():
-    x = torch.rand(200, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-    y = torch.sin(3.0 * x)
-    part = KernelRidgePart(WeightedSamples(x, y))
-    assert float((part(x) - y).abs().max()) < 1e-2
-
-
-def test_leave_one_out_residuals_of_kernel_ridge():
-    generator = torch.Generator().manual_seed(3)
-    x = torch.randn(40, 2, dtype=torch.float64, generator=generator)
-    y = x[:, :1] + 0.3 * torch.randn(40, 1, dtype=torch.float64, generator=generator)
-    part = KernelRidgePart(WeightedSamples(x, y))
-    matrix = torch.exp(-part.scale / 2 * torch.cdist(x, x) ** 2)
-    ridge = float(((y - y.mean() - matrix @ part.coef) / part.coef).mean())  # (K + ridge) coef = y - mean
-    rest = torch.arange(1, 40)
-    inner = matrix[1:, 1:] + ridge * torch.eye(39, dtype=torch.float64)
-    predicted = matrix[:1, 1:] @ torch.linalg.solve(inner, (y - y.mean())[rest])
-    assert float(y[0] - y.mean() - predicted) == pytest.approx(part.left_out[0], rel=1e-8)
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from skident import HierarchicalQuadraticNet, HierarchicalQuadraticNetClassifier
 from skident.datasets import make_hierarchical_target
 from skident.hierarchical.distilled_net import DistilledQuadraticNet
-from skident.hierarchical.exactness import leverages
 from skident.hierarchical.layer_regression import regress_top_layer
 from skident.hierarchical.modules import QuadraticDenseNet
 from skident.hierarchical.problem import Fit, exploding_layer, require_finite
 from skident.hierarchical.solvers import WeightedSamples
+from skident.hierarchical.sum_fits import leverages
 from skident.metrics import feature_recovery_error
 from tests.hierarchical.planted import ignored_convergence, planted, relative_mse
 from tests.rates import fewest_successes

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from skident.hierarchical.distilled_net import DistilledQuadraticNet
-from skident.hierarchical.modules import QuadraticDenseNet, ScaledLogits, TruncatedSquare
+from skident.hierarchical.modules import QuadraticDenseNet, TruncatedSquare
 from skident.hierarchical.solvers import WeightedSamples, fit_lbfgs, fit_least_squares, set_trainable
 
 GRAPHS = {"paper": ((0, 1), (0, 2), (0, 1, 3)), "full": ((0, 1), (0, 1, 2), (0, 1, 2, 3)), "chain": ((1,), (2,), (3,))}
@@ -155,12 +155,3 @@ def test_layers_open_in_order():
         module.open_layer()
     with pytest.raises(ValueError, match="the next layer to distill is 2, got 3"):
         module.distill(3, torch.zeros(1, 6, dtype=torch.float64), torch.ones(1))
-
-
-def test_scaled_logits():
-    inner = net()
-    module = ScaledLogits(inner)
-    module.sharpness = 4.0
-    x = torch.cat([torch.full((20, 1), 0.5, dtype=torch.float64), X], dim=1)
-    torch.testing.assert_close(module(x), 4.0 * (0.5 + inner(X)))
-    torch.testing.assert_close(ScaledLogits(inner, offset_column=False)(X), inner(X))

@@ -12,13 +12,12 @@ from skident.landscape import CertificateOptions, LossTerms, landscape_certifica
 from skident.landscape.bounded_sums import BoundedSums, normalized, precisions
 from skident.landscape.convex_solver import solve_convex
 from skident.landscape.descent import descend
-from skident.landscape.dual_bounds import dual_bound, least_squares_bound, one_sign_bound
+from skident.landscape.dual_bounds import dual_bound, least_squares_bound, one_sign_bound, unpenalized_columns
 from skident.landscape.exact_arithmetic import exact_least_loss, exact_order, independent_inputs, repeated_inputs_bound
 from skident.landscape.lower_bounds import lower_bound
 from skident.landscape.point_loss import point_loss
 from skident.landscape.problem import QuadraticProblem
 from skident.landscape.quadratic_form import BOTH_SIGNS, OutputSigns, factorize, quadratic_form
-from skident.landscape.unpenalized_columns import unpenalized_columns
 
 BOTH = {"fit_intercept": True, "fit_linear": True}
 SIDES = [{}, {"fit_intercept": True}, {"fit_linear": True}, BOTH]

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from skident.landscape.batch_training import TRAINING, train_shallow_batch
 from skident.landscape.convex_solver import solve_convex
 from skident.landscape.descent import block_escape, descend
 from skident.landscape.loss_lines import loss_quartic
+from skident.landscape.phase_transitions import TRAINING, train_shallow_batch
 from skident.landscape.problem import LossTerms, QuadraticProblem
 from skident.landscape.quadratic_form import factorize
 from skident.landscape.ridge_selection import leave_one_out_ridge

@@ -10,7 +10,7 @@ from torch import nn
 from skident.network import ModuleAlignment, align_modules
 from skident.network.alignment.blocks import extents
 from skident.network.alignment.graph import symmetry_of, traced
-from skident.network.alignment.signs import best_signs, signs_of
+from skident.network.alignment.matching import best_signs, signs_of
 from skident.network.alignment.symmetry import fitted_factors, moved_arrays, standard_factors
 from skident.network.alignment.units import Segment
 from tests.network.module_cases import CASES, ResNet, inputs, mlp, random_module

@@ -199,12 +199,12 @@ def test_chunks(chunk_rows):
 
 
 def test_points_are_made_a_bounded_number_at_a_time(monkeypatch):
-    monkeypatch.setattr("skident.oracle._differences.rows_at_once", lambda row_bytes: 5)
+    monkeypatch.setattr("skident.oracle._oracle.rows_at_once", lambda row_bytes, **_: 5)
     spy, U = Spy(), points(3)
     few, many = Oracle(spy, D), Oracle(lambda X: NET(X), D)
     monkeypatch.undo()
     expected = many.jacobian(U), many.hessian(U)
-    monkeypatch.setattr("skident.oracle._differences.rows_at_once", lambda row_bytes: 5)
+    monkeypatch.setattr("skident.oracle._oracle.rows_at_once", lambda row_bytes, **_: 5)
     np.testing.assert_allclose(few.jacobian(U), expected[0], atol=1e-9)
     np.testing.assert_allclose(few.hessian(U), expected[1], atol=1e-8)
     assert max(len(b) for b in spy.batches) == 5

@@ -16,6 +16,7 @@ from skident import SaddleEscapeAnalyzer
 from skident.datasets import make_alternating_circle
 from skident.optim import unit_norm
 from skident.saddle import BiasFreeMLP
+from skident.saddle.analyzer import rank_theorem_bound
 from skident.saddle.escape_search import AscentOptions, search_escape
 from skident.saddle.escape_time import aligned_escape_time, flow_escape_time
 from skident.saddle.gradient_at_zero import gradient_at_zero
@@ -28,7 +29,6 @@ from skident.saddle.localized_loss import (
     speed,
     speed_and_gradient,
 )
-from skident.saddle.low_rank import rank_theorem_bound
 
 RANK_ONE = np.sqrt(2) - 1
 

@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skident import TensorReLURegressor
 from skident.samples.learning import missing_evidence
 from skident.samples.regressor import InputBox
-from skident.samples.ridge_model import RidgeModel
+from skident.samples.ridges import RidgeModel
 from skident.samples.sample import Sample
 
 

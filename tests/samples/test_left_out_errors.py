@@ -7,9 +7,8 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from skident import TensorReLURegressor
-from skident.samples.left_out_errors import left_out_squares
-from skident.samples.ridge_model import RidgeModel
-from skident.samples.ridges import fit_ridges
+from skident.samples.checks import left_out_squares
+from skident.samples.ridges import RidgeModel, fit_ridges
 from skident.samples.sample import Sample
 
 

@@ -9,8 +9,7 @@ from sklearn.linear_model import RidgeCV
 
 from skident import PassiveNetworkIdentifier, TensorReLURegressor
 from skident.samples.penalized_fit import _closest_to_mean, _Networks, _Search, penalty_matrix
-from skident.samples.ridge_model import RidgeModel
-from skident.samples.ridges import RidgeFit
+from skident.samples.ridges import RidgeFit, RidgeModel
 from skident.samples.sample import Sample
 from tests.rates import fewest_successes
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from skident.samples.ridge_model import RidgeModel
-from skident.samples.ridges import _cost_and_gradient, _curvature, fit_ridges, regress_on_ridges
+from skident.samples.ridges import RidgeModel, _cost_and_gradient, _curvature, fit_ridges, regress_on_ridges
 from skident.samples.sample import Sample
 from skident.samples.unit_signs import as_relu
 from tests.references import reference_residual_jacobian

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from skident.samples.ridge_model import linear_model
-from skident.samples.ridges import regress_on_ridges
+from skident.samples.ridges import linear_model, regress_on_ridges
 from skident.samples.sample import Sample
 from skident.samples.tensor_stage import correct, estimate_tensors, residual_curvature, tensor_stage, units_tensors
 from tests.samples.planted import in_z, planted

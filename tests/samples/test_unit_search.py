@@ -8,8 +8,7 @@ import pytest
 from skident import TensorReLURegressor
 from skident.datasets import make_relu_network
 from skident.samples.missing_unit import correlated_units
-from skident.samples.ridge_model import squared_errors
-from skident.samples.ridges import fit_ridges, regress_on_ridges
+from skident.samples.ridges import fit_ridges, regress_on_ridges, squared_errors
 from skident.samples.sample import Sample
 from skident.samples.unit_count import add_missing_units, criterion
 from skident.samples.unit_signs import resolve_signs

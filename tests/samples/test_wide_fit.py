@@ -5,8 +5,7 @@ import pytest
 
 from skident import TensorReLURegressor
 from skident.datasets import make_relu_network
-from skident.samples.ridge_model import RidgeModel
-from skident.samples.ridges import RidgeFit, RidgeProducts, _cost_and_gradient, _curvature, fit_ridges
+from skident.samples.ridges import RidgeFit, RidgeModel, RidgeProducts, _cost_and_gradient, _curvature, fit_ridges
 from skident.samples.sample import Sample
 from skident.samples.unit_count import further_ridge_pays, unit_penalty
 from skident.samples.wide_fit import WideFit, eliminate, fit_wide, wide_candidate
@@ -90,7 +89,7 @@ def test_nothing_pays_beyond_an_exact_fit(rng):
 
 @pytest.mark.parametrize("given", [True, False])
 def test_the_estimator_takes_it_where_units_are_many(given, monkeypatch, capsys):
-    monkeypatch.setattr("skident.samples.learning._TENSOR_UNITS", 3)
+    monkeypatch.setattr("skident.samples.learning.TENSOR_UNITS", 3)
     monkeypatch.setattr("skident.samples.learning._TENSOR_RANK", 1)
     monkeypatch.setattr("skident.samples.wide_fit._STEPS", 1500)
     X, y, network = make_relu_network(4000, 6, 5, noise=0.1, random_state=7)

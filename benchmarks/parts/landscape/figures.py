@@ -12,7 +12,7 @@ from common import format_table
 from registry import part
 from skident.datasets import make_planted_shallow
 from skident.landscape import TrainingTrials, phase_transition
-from skident.landscape.batch_training import TRAINING, train_shallow_batch
+from skident.landscape.phase_transitions import TRAINING, train_shallow_batch
 from skident.network import get_activation
 
 FIRST_SEED = seed_ranges.LANDSCAPE_FIGURES.start

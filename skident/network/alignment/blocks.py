@@ -1,7 +1,5 @@
 """Blocks: the parts of a module's tensors that a symmetry of its units moves, and the symmetry with all of them."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 

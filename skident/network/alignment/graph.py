@@ -1,7 +1,5 @@
 """Trace a module with torch.fx, compare two graphs, and propagate units through the operations of one."""
 
-from __future__ import annotations
-
 import copy
 
 import torch

@@ -4,8 +4,6 @@ A rule is a function ``rule(call)`` that returns the value of a node and adds te
 `ValueError` says why units cannot be followed through the node.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from torch import nn

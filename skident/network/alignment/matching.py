@@ -6,9 +6,8 @@ time with all others fixed (coordinate descent), from several starts. The first 
 permutation and no sign changes, their sorted weights: it undoes any symmetry that was applied to the same module.
 """
 
-from __future__ import annotations
-
 import functools
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,13 +16,13 @@ from scipy.spatial.distance import cdist
 
 from skident.budget.constants import SUM_ROUNDING
 
-from .signs import best_signs, signs_of
 from .symmetry import moved_block, standard_factors
 
 _MAX_SWEEPS = 100  # budget; descents of trained networks end within ten
 _MAX_FEATURES = 48  # means of sorted weights per unit: enough to distinguish a few thousand units
 _TIE_BREAK = 1e-6  # weight of the weights' similarities beside those of outputs: decides units that never vary
 _MAX_SCALE = 1e6  # factor of a unit: the square of a larger one leaves single precision
+_MAX_ENUMERATED = 4  # factors whose signs are enumerated: 2^4 matrices (m, m)
 
 
 @dataclass(frozen=True)
@@ -246,3 +245,60 @@ def _sorted_weights(C, n_spaces, with_signs):
         edges = np.unique(np.linspace(0, C.shape[1], min(C.shape[1], _MAX_FEATURES) + 1).astype(int))
         C = np.add.reduceat(C, edges[:-1], axis=1) / np.sqrt(np.diff(edges))[:, None]
     return C.reshape(len(C), -1)
+
+
+def best_signs(similarities, flips):
+    """Largest sum over the signs of all factors, entry by entry: ``max_s sum_S G_S prod_{f in S} s_f``.
+
+    `similarities` are the G_S (m, m) by the factors S whose signs multiply them, `flips` the factors with free signs.
+    Returns the maximum (m, m) and the signs (m, m) by factor. Most factors occur with at most one other one (before
+    batch norm, the one after it): given that one's sign, theirs follow. The signs of the others are enumerated, or
+    improved in turn if they are many.
+    """
+    shape = np.shape(next(iter(similarities.values())))
+    leaves = _leaves(similarities, flips)
+    core = [f for f in flips if f not in leaves]
+    signs = {f: np.ones(shape) for f in flips}
+
+    def slope(factor, signs):
+        """Coefficient of a factor's sign in the sum."""
+        parts = (G * signs_of(s - {factor}, signs) for s, G in similarities.items() if factor in s)
+        return sum(parts, np.zeros(shape))
+
+    def score(signs):
+        return sum((G * signs_of(s, signs) for s, G in similarities.items()), np.zeros(shape))
+
+    def with_leaves(signs):
+        return {**signs, **{f: np.where(slope(f, signs) < 0.0, -1.0, 1.0) for f in leaves}}
+
+    if len(core) > _MAX_ENUMERATED:
+        for factor in (core + leaves) * 2:
+            signs[factor] = np.where(slope(factor, signs) < 0.0, -1.0, 1.0)
+        return score(signs), signs
+    best = None
+    for trial in itertools.product((1.0, -1.0), repeat=len(core)):
+        new = with_leaves({**signs, **{f: np.full(shape, value) for f, value in zip(core, trial)}})
+        value = score(new)
+        if best is None:
+            best, signs = value, new
+        better = value > best
+        best, signs = np.where(better, value, best), {f: np.where(better, new[f], signs[f]) for f in flips}
+    return best, signs
+
+
+def _leaves(similarities, flips):
+    """Factors that occur with at most one other one in all products of signs, and never with another leaf."""
+    leaves = []
+    for factor in flips:
+        met = frozenset().union(*(s for s in similarities if factor in s)) - {factor}
+        if len(met) <= 1 and not met & set(leaves):
+            leaves.append(factor)
+    return leaves
+
+
+def signs_of(factors, signs):
+    """Product of the signs of some factors; 1.0 for none."""
+    product = 1.0
+    for factor in factors:
+        product = product * signs[factor]
+    return product

@@ -1,7 +1,5 @@
 """Rules of operations without weights: how units pass through them, by torch module, function and method name."""
 
-from __future__ import annotations
-
 import operator
 from dataclasses import replace
 

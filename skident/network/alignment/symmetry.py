@@ -4,15 +4,9 @@ Arrays are the module's tensors by name, in float64. `factors` multiply the valu
 `orders` permute them, one array per space: unit ``order[i]`` moves to place i.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
-from skident.budget.constants import CONSTANT_TOL, REAL_ROOT
-
-_BALANCING_SWEEPS = 3  # the norms then agree to a few percent, and are equal for equal modules
-_FITTING_SWEEPS = 8  # budget of the coordinate descent over scales
-_SCALE_TOL = 1e-3  # relative change of all scales at which their fit ends
+from skident.budget.constants import CONSTANT_TOL, FEW_ROUNDS, FTOL, MANY_ROUNDS, REAL_ROOT
 
 
 def moved_block(block, arrays, orders, factors):
@@ -65,7 +59,7 @@ def standard_factors(symmetry, arrays):
     for number, factor in enumerate(symmetry.factors):
         if factor.scale:
             factors[number] = 1.0 / _norms(_first_incoming(blocks, number), arrays, factors, number)
-    for _ in range(_BALANCING_SWEEPS):
+    for _ in range(FEW_ROUNDS):
         for number, factor in enumerate(symmetry.factors):
             outgoing = [b for b in blocks if any(powers.get(number) == -1 for powers in b.powers)]
             if factor.scale and outgoing:
@@ -86,14 +80,14 @@ def fitted_factors(symmetry, a, b, orders, factors):
     """
     factors = list(factors)
     blocks = [(block, block.read(a[block.tensor])) for block in symmetry.blocks if block.trained]
-    for _ in range(_FITTING_SWEEPS):
+    for _ in range(MANY_ROUNDS):
         largest = 0.0
         for number, factor in enumerate(symmetry.factors):
             if factor.scale:
                 change = _fitted_change(blocks, b, orders, factors, number)
                 factors[number] = factors[number] * change
                 largest = max(largest, float(np.abs(change - 1.0).max()))
-        if largest < _SCALE_TOL:
+        if largest < FTOL:
             break
     return factors
 

@@ -6,8 +6,6 @@ following operations allow: any c != 0 if all are linear, c > 0 through a ReLU, 
 are added have one space and one factor. A norm layer ends a factor and begins another one.
 """
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass, replace
 

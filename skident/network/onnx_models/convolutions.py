@@ -1,7 +1,5 @@
 """Convolutions and average pooling of ONNX graphs as dense matrices."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -9,8 +7,6 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from .values import ENTRY, BatchTensor, unreadable
-
-__all__ = ["average_pool", "convolution", "global_average_pool"]
 
 _MAX_SIZE = 2**31  # of strides, dilations, pads and kernels: their products with positions fit into int64
 _PER_POSITION = 2**10  # multiplications that pairing a position of the kernel with one output counts as (time)

@@ -1,7 +1,5 @@
 """Read ONNX files with their external data; data outside of their folder is refused before it is opened."""
 
-from __future__ import annotations
-
 import math
 import os
 from dataclasses import dataclass
@@ -11,8 +9,6 @@ from google.protobuf.message import DecodeError
 from onnx import ModelProto, TensorProto, helper
 
 from ..paths import checked_source
-
-__all__ = ["MissingDataError", "messages_of", "read_model"]
 
 _MAX_BYTES = 2**31  # of the numbers in other files: as many as a file of its own may hold
 

@@ -1,7 +1,5 @@
 """Recognize activations that a graph composes of two tensors: products, maxima, bounds, pairs of classes."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -11,8 +9,6 @@ from skident.budget.constants import SAME_SINGLE
 
 from ..activations import ACTIVATIONS, Clip, clip, get_activation, leaky_relu
 from .values import unreadable
-
-__all__ = ["NO_BOUND", "bounded", "known_activation", "largest", "pair_of_classes", "product"]
 
 NO_BOUND = 1e30  # magnitude of a bound that stands for infinity
 

@@ -1,7 +1,5 @@
 """ONNX operators read symbolically: each extends the affine maps and activations of a tensor so far."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -12,8 +10,6 @@ from ..activations import SELU_ALPHA, SELU_SLOPE, get_activation, leaky_relu
 from .convolutions import average_pool, convolution, global_average_pool
 from .merges import NO_BOUND, bounded, known_activation, largest, pair_of_classes, product
 from .values import BatchTensor, unreadable
-
-__all__ = ["KNOWN", "apply"]
 
 _ACTIVATIONS = (
     "Tanh",

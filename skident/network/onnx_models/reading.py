@@ -1,7 +1,5 @@
 """Read an ONNX graph as a chain of affine maps and activations, from its input to its one real output."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -14,8 +12,6 @@ from .files import read_model
 from .operators import KNOWN, apply
 from .values import ENTRY, Allowance, BatchTensor, Step, unreadable
 from .writing import read_tables
-
-__all__ = ["gives_probabilities", "read_network"]
 
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 _DOMAINS = ("", "ai.onnx", "ai.onnx.ml")

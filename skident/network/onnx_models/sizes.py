@@ -1,14 +1,10 @@
 """Sizes of an ONNX model's tensors from its shapes, before a runtime allocates anything."""
 
-from __future__ import annotations
-
 import math
 
 from onnx import GraphProto, defs, shape_inference
 
 from .files import messages_of
-
-__all__ = ["check_sizes"]
 
 _MAX_ENTRIES = 2**26  # of all tensors for one row, as many as in the largest image classifiers (memory: 512 MiB)
 

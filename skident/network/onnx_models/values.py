@@ -1,15 +1,11 @@
 """Value of a tensor in a graph as a function of the model's inputs: affine maps and activations so far."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..activations import Activation
-
-__all__ = ["BatchTensor", "ENTRY", "Allowance", "Layer", "Step", "unreadable"]
 
 _MAX_ENTRIES = 2**25  # of an array whose size a model states in its shapes and attributes (memory: 256 MiB)
 _MAX_WORK = 2**32  # multiplications of reading a model (time: below a second)

@@ -1,7 +1,5 @@
 """Write networks as ONNX models: one Gemm per layer, followed by its activation."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 
@@ -11,8 +9,6 @@ from onnx import TensorProto, checker, helper, numpy_helper
 from ..activations import ACTIVATIONS, Bounded, Clip, LeakyReLU, get_activation, is_built_in
 from ..partly_linear import PartlyLinear
 from ..tabulated import Tabulated, tabulated
-
-__all__ = ["network_model", "read_tables", "write_model"]
 
 _OPERATOR_SET = 13  # which runtimes from 2020 on know
 _OPERATOR_SETS = {"gelu": 20, "gelu_tanh": 20, "mish": 18, "hardswish": 14}

@@ -1,7 +1,5 @@
 """Decomposition of Hermite tensors into units: Algorithms 1, 4 and 6 of Awasthi et al. (2021)."""
 
-from __future__ import annotations
-
 import math
 from numbers import Integral
 from typing import NamedTuple
@@ -14,8 +12,6 @@ from skident.budget.constants import CHUNK_COPIES
 from skident.linalg import contract_symmetric, flatten_symmetric, jennrich, joint_pencil, n_symmetric_entries, smat, svd
 
 from .scalars import fix_signs, recover_scalars
-
-__all__ = ["RecoveredUnits", "decomposition_bytes", "order_for", "recover_up_to_signs", "units_from_tensors"]
 
 _CONTRACTIONS = 10  # of a tensor, in a joint pencil
 

@@ -1,22 +1,17 @@
 """Algorithms 4 and 5 of Awasthi et al. (2021) to the letter, on raw Hermite moments."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget import require_memory
 from skident.budget.constants import MATRIX_ENTRIES
 from skident.linalg import hermite_features, n_symmetric_entries
 from skident.samples.learning import judged
-from skident.samples.ridge_model import without_ridges
-from skident.samples.ridges import RidgeFit, regress_on_ridges
+from skident.samples.ridges import RidgeFit, regress_on_ridges, without_ridges
 from skident.samples.tensor_stage import TensorStage, residual_curvature
 from skident.samples.unit_signs import SignedFit, as_relu, sign_values
 
 from .decomposition import decomposition_bytes, recover_up_to_signs
 from .scalars import fix_signs
-
-__all__ = ["learn_literally", "raw_tensors"]
 
 
 def _moments(Z, y, w, orders):

@@ -5,8 +5,6 @@ W (D, m); its tensors ``T_k = E[f(x) He_k(x)]`` are packed as in :mod:`skident.l
 their order. For k >= 2 they stay the same when the sign of (w_i, b_i) changes.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -14,8 +12,6 @@ from scipy.special import ndtr
 
 from skident.budget.constants import ROOT_2PI
 from skident.linalg import hermite_polynomials, symmetric_power
-
-__all__ = ["fix_signs", "population_tensors", "recover_scalars", "relu_coefficients", "term_coefficients"]
 
 _GOOD_GRAM = 1e-4  # ratio of a Gram matrix's eigenvalues from which on normal equations cost few digits
 

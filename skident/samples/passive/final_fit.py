@@ -1,7 +1,5 @@
 """The fit that is kept: of exact outputs the least-squares one, of noisy outputs the network of the posterior mean."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,17 +16,15 @@ from skident.fitting.batched_fits import (
     successive_halving,
 )
 from skident.fitting.lack_of_fit import NO_NOISE, lack_of_fit
+from skident.fitting.scored_pruning import PARAMETER_PRICE
 from skident.network import FeedforwardNetwork
 from skident.optim import Ending, WorkBudget, batched_levenberg_marquardt
 
 from .minima import minima_within_noise, refitted_minima, resampled
 from .width_selection import one_unit_more
 
-__all__ = ["FinalFit", "final_fit", "some_of"]
-
 _SEARCHED = 2**13  # rows at most that widths are searched on, and fits to fresh noise made on
 _RESAMPLES = 24  # fits to fresh noise: their deviation is known to 15 %
-_PRICE = 2.5  # of a parameter, see `Scoring.score`
 _LEAST_WEIGHT = 0.02  # of wider networks: with less, half of the fits are better spent on the chosen widths
 _FROM_FITS = 8  # fits to fresh noise from which the network of the mean starts, besides the minima (budget)
 _MEAN_ROUNDS = ((25, 4), (100, 1))  # steps and survivors of its fit
@@ -192,4 +188,4 @@ def _groups(minima):
 
 
 def _score(minima, noise):
-    return minima.cost / noise + _PRICE * minima.x.shape[1]
+    return minima.cost / noise + PARAMETER_PRICE * minima.x.shape[1]

@@ -1,7 +1,5 @@
 """The estimator of feedforward networks from samples (X, y), without queries."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from dataclasses import replace
@@ -34,14 +32,11 @@ from skident.optim import WorkBudget, gram_work, one_thread
 from skident.samples.checks import said_of_classes
 
 from .final_fit import final_fit, some_of
-from .noisy_standard_errors import spread_of
 from .profile_interval import profile_interval
-from .undetermined import information, lone_rows
+from .undetermined import information, lone_rows, spread_of
 from .validation import Evidence, PassiveReport, idle_features, judge
 from .whitened_table import Table
 from .width_selection import units_above_noise
-
-__all__ = ["PassiveNetworkIdentifier"]
 
 _HELD_OUT = 0.15  # share of held-out samples (statistics: a lack of fit of 10 % is significant)
 _FIRST_ORDER = (

@@ -1,7 +1,5 @@
 """Minima of the penalized fit within the noise, and fits to targets with fresh noise."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,8 +18,6 @@ from skident.fitting.batched_fits import (
 )
 from skident.fitting.scored_pruning import WIDE_ROUNDS, Scoring, half_as_wide_again, prune_to
 from skident.optim import Ending, batched_levenberg_marquardt
-
-__all__ = ["Minima", "minima_within_noise", "refitted_minima", "resampled"]
 
 # Penalized cost in units of the noise variance above the least one, alone or with the log determinant of the curvature:
 # a minimum beyond is the better one after fresh noise in fewer than one of a thousand samples (the difference of two

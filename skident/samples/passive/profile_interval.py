@@ -1,7 +1,5 @@
 """Confidence interval of one parameter by the profile of the residual sum of squares, all others refitted."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.optimize import least_squares
 from scipy.stats import t as student_t
@@ -10,10 +8,7 @@ from skident.budget.constants import STEPS, TINY
 from skident.fitting.standard_errors import parameter_jacobian
 from skident.network.calculus import flatten_parameters, unflatten_parameters
 
-__all__ = ["profile_interval"]
-
-_DOUBLINGS = 8  # of the distance, from a half standard error: 128 of them, beyond which a side has no end
-_HALVINGS = 8  # of the last doubling: an end to 1/256 of its distance
+_DOUBLINGS = 8  # of the distance, from half a standard error to 128, and halvings of the last one
 _LARGEST_STEP = 1e3  # first step over the root mean square parameter, if the standard error is larger or infinite
 _OVERFLOW = 1e100  # residuals and derivatives of parameters at which the network overflows
 _REFIT_TOL = 1e-8  # relative, of costs and steps of refits: the profile has to be known to a hundredth of the noise
@@ -113,7 +108,7 @@ class _Profile:
         return sign * np.inf
 
     def _bisected(self, inside, beyond, sign):
-        for _ in range(_HALVINGS):
+        for _ in range(_DOUBLINGS):
             middle = 0.5 * (inside[1] + beyond)
             refitted = self._refitted(inside[0], sign * middle)
             if refitted is None:

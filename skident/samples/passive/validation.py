@@ -1,27 +1,22 @@
 """Validation of a network recovered from samples: what may be claimed, and what is undetermined."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 
 from skident.base.report import ReportMixin
 from skident.base.undetected import CONFIDENCE, undetected_share
-from skident.budget.constants import NOISELESS, OUTLIER
+from skident.budget.constants import FEWEST_COMPARED, NOISELESS, OUTLIER
 from skident.fitting.lack_of_fit import NO_NOISE
 from skident.fitting.pruning import redundant_units
 from skident.network import get_activation
 
 from .undetermined import Information
 
-__all__ = ["Evidence", "PassiveReport", "idle_features", "judge"]
-
 # Noise of an exact fit: fits end at 1e-12; beside nearly parallel units other minima come as close as 1e-9.
 _EXACT = 1e-11
 _UNITS = 10.0  # of rounding of targets with an offset
 _ENOUGH = 1.5  # distinct outputs per parameter that a claim needs
-_FEW_HELD_OUT = 10  # held-out samples below which they refute nothing (statistics)
 _MANY_OUT = 0.2  # share of samples from which these are not outliers but another distribution
 _IDLE = 3.0  # standard errors
 
@@ -200,7 +195,7 @@ def _about_the_fit(network, evidence, fits):
         )
     elif evidence.noise <= NOISELESS and not fits and evidence.n_held_out:
         opened.append(f"rows that were not fitted are missed by {evidence.held_out_error:.1e}: too few rows")
-    if fits and evidence.n_held_out < _FEW_HELD_OUT:
+    if fits and evidence.n_held_out < FEWEST_COMPARED:
         opened.append(f"only {evidence.n_held_out} rows could be held out, too few for a claim: give more rows")
     if evidence.info.n_open:
         opened.append(f"the rows leave {evidence.info.n_open} directions of the parameters open")

@@ -1,15 +1,11 @@
 """A table (X, y) read in blocks of rows, with whitened inputs and standardized targets."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import COLLINEAR, REPEATED_ROWS
 from skident.fitting.batched_fits import WeightedSamples
 from skident.linalg import column_units
 from skident.network import change_outputs
-
-__all__ = ["Table"]
 
 _BLOCK = 2**14  # rows read at a time
 _DISCRETE = 0.5  # share of the rows that a column's different values may number, below which it is discrete

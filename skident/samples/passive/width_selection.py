@@ -1,7 +1,5 @@
 """Layer widths for noisy outputs: units that explain more than chance."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -17,8 +15,6 @@ from skident.fitting.batched_fits import (
 )
 from skident.fitting.scored_pruning import Scoring, half_as_wide_again, prune_by_score
 from skident.network import Architecture
-
-__all__ = ["one_unit_more", "units_above_noise"]
 
 _SMALL = 0.03  # outgoing weights of a unit that is tried, relative to those of the others
 _FINISH = {"max_iter": 100, "ftol": 1e-6}
