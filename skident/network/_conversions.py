@@ -141,8 +141,8 @@ class Conversions:
         Parameters
         ----------
         source : str, path-like or onnx.ModelProto
-            A model with one input ``(n, D)`` and one output of real numbers. Its matrices alternate with one
-            activation.
+            A model with one input ``(n, D)`` or ``(D,)``, or one input ``(n, 1)`` per column, and one output of real
+            numbers. Its matrices alternate with one activation; what is linear may pass layers by, to a Concat.
 
         Returns
         -------
@@ -155,10 +155,10 @@ class Conversions:
         Sigmoid, Relu, LeakyRelu, PRelu (one slope), Softplus, Erf, Sin, Gelu, SiLU (also composed of other operators),
         Mish, HardSwish, Selu, Elu (alpha = 1), a square; Max and Clip if they are one of these. Sub, Mul, Div, Scaler,
         BatchNormalization and products of matrices are folded into the adjacent layer. Identity, Cast, Dropout,
-        Flatten, Reshape and the like may not mix rows; outputs of labels are ignored. float32 weights are read as they
-        are. Files keep external data in their own folder, else nothing is read. A ValueError names a node that cannot
-        be read, also if it needs a
-        dense matrix of more than 2^25 entries (256 MiB).
+        Flatten, Reshape, Slice, Gather, Transpose, Pad of zeros and the like may not mix rows; outputs of labels are
+        ignored. float32 weights are read as they are. Files keep external data in their own folder, else nothing is
+        read. A ValueError names a node that cannot be read, also if it needs a dense matrix of more than 2^25 entries
+        (256 MiB).
 
         Examples
         --------
