@@ -201,6 +201,38 @@ class Conversions:
             write_model(model, checked_destination(path))
         return model
 
+    def to_source(self, language):
+        """This network as source code without dependencies, with the function ``network`` of one row.
+
+        Parameters
+        ----------
+        language : {"c", "python"}
+            C99: ``void network(const double *x, double *y)``, to be linked with ``-lm``. Python: ``network(x)`` takes
+            and returns a list of floats.
+
+        Returns
+        -------
+        str
+
+        Notes
+        -----
+        In C the sums run over the inputs in their order, and begin with the bias: compilers that neither reorder nor
+        fuse operations (``-ffp-contract=off``) give the same bits, also after ``double`` was replaced by ``float``.
+        ValueError if an activation is a table or is not built in.
+
+        Examples
+        --------
+        >>> from skident.network import FeedforwardNetwork
+        >>> net = FeedforwardNetwork([[[1.0]], [[2.0]]], [[0.0], [0.5]])
+        >>> names = {}
+        >>> exec(net.to_source("python"), names)
+        >>> print(round(names["network"]([1.0])[0], 4))
+        2.0232
+        """
+        from ._source import to_source
+
+        return to_source(self, language)
+
     def save(self, path):
         """Write the network to a safetensors file; an existing one is replaced.
 
@@ -226,7 +258,7 @@ class Conversions:
 
     @classmethod
     def load(cls, path):
-        """Read a network that :meth:`save` wrote, bit by bit. Nothing in the file is executed.
+        """Read a network that :meth:`save` wrote, bit by bit, or a ``.nnet`` file. Nothing in the file is executed.
 
         Parameters
         ----------
@@ -242,6 +274,12 @@ class Conversions:
             If there is no such file.
         ValueError
             If it is not a safetensors file of :meth:`save`, is of a later format version, or damaged.
+
+        Notes
+        -----
+        ``.nnet`` is the text format of ACAS Xu: ReLU layers with linear outputs. The network takes inputs and gives
+        outputs in their own units, with the normalization of the file in its first and last layer. Evaluators of such
+        files first move inputs into the file's ranges, which the network does not.
         """
         return _within_memory(cls, _io.load, path)
 

@@ -234,7 +234,7 @@ REFUSED = [
     ("identify custom.onnx --data X.csv", "onnxruntime cannot run custom.onnx"),
     ("identify one-row.onnx --data X.csv", "onnxruntime cannot run one-row.onnx: .* expected to have rank 2"),
     ("audit model.onnx one-row.onnx --data X.csv", r"cannot read node .* \(Gemm\): its rows have no batch axis"),
-    ("identify model.pkl --data X.csv", "model.pkl must end in .safetensors or .onnx"),
+    ("identify model.pkl --data X.csv", "model.pkl must end in .safetensors or .onnx or .nnet"),
     ("identify missing.onnx --data X.csv", "there is no file missing.onnx"),
     ("identify model.onnx --data bad.csv", r"bad.csv, line 3, column 3 \(bp\): 'n/a' is not a finite number"),
     ("identify model.onnx --data wide.csv", "wide.csv has 5 columns, but the model has 4 inputs"),

@@ -26,12 +26,14 @@ def _reshaped(step, rows, dims):
 
 
 def flatten(step, rows):
+    """``Flatten`` of rows."""
     if step.attributes.get("axis", 1) != 1:
         raise unreadable(step, "only axis=1 keeps the batch axis")
     return rows if len(rows.dims) == 1 else _reshaped(step, rows, (rows.width,))
 
 
 def reshape(step, rows, shape=None):
+    """``Reshape`` of rows."""
     shape = [-1 if m == ANY_BATCH else int(m) for m in np.ravel(step.attributes.get("shape", shape))]
     dims, known = shape[1:], math.prod(m for m in shape[1:] if m > 0)
     if rows.width is None:
@@ -130,6 +132,7 @@ def _pad(step, value, pads=None, constant=None, axes=None):
 
 
 def shape_of(step, rows):
+    """``Shape`` of rows, with `ANY_BATCH` for a batch axis of any length."""
     if step.attributes.get("start", 0) or step.attributes.get("end") is not None or None in rows.dims:
         raise unreadable(step, "the axes of a row must be known, and all be wanted")
     return np.array([ANY_BATCH if rows.batch is None else rows.batch, *rows.dims][rows.batch == 0 :])
