@@ -70,13 +70,13 @@ class Conversions:
 
     @classmethod
     def from_torch(cls, module, input_shape=None):
-        """Read a :class:`torch.nn.Sequential` of linear layers or convolutions and activations, as dense layers.
+        """Read a torch module of linear layers or convolutions and activations, as dense layers.
 
         Parameters
         ----------
-        module : torch.nn.Sequential or torch.nn.Linear
+        module : torch.nn.Module
             ``Linear`` layers or convolutions of any dtype and device, alternating with one kind of activation; the last
-            one may differ.
+            one may differ. A module with a forward of its own is traced by torch.fx, and must be a chain of these.
         input_shape : tuple of int, default=None
             Axes of one input, such as (channels, height, width), if the module begins with a convolution or pooling.
             None: it takes rows, or begins with ``Unflatten(1, ...)``.
@@ -92,8 +92,9 @@ class Conversions:
         layers is the identity. Sequentials may be nested. Identity, ``Flatten(1)`` and Dropout in eval mode are
         skipped. torch's Softplus is linear above its threshold (20), a difference of up to 2e-9. Convolutions,
         average pooling, zero padding and BatchNorm in eval mode become dense matrices, joined with the layer before or
-        behind them; inputs are rows of ``(channels, height, width)`` in C order. A ValueError names a submodule that
-        cannot be read.
+        behind them; inputs are rows of ``(channels, height, width)`` in C order. Of traced modules, arithmetic with
+        constants, matrices, ``view`` and the functions of these layers are read. A ValueError names a submodule that
+        cannot be read, or whose control flow depends on its inputs.
 
         Examples
         --------

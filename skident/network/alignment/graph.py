@@ -20,6 +20,21 @@ class _Attribute:
         self.name = name
 
 
+class _Tracer(fx.Tracer):
+    """One that knows in which submodule it stopped."""
+
+    def __init__(self):
+        super().__init__()
+        self.inside = []
+
+    def call_module(self, m, forward, args, kwargs):
+        """As torch.fx does, with the path of the submodule on a stack."""
+        self.inside.append(self.path_of_module(m))
+        value = super().call_module(m, forward, args, kwargs)
+        self.inside.pop()
+        return value
+
+
 def traced(model, name):
     """A copy of a module on the CPU in evaluation mode, with its graph; `name` is for messages."""
     if not isinstance(model, nn.Module):
@@ -31,12 +46,14 @@ def traced(model, name):
             raise ValueError(f"{name}: {path!r} has dtype {tensor.dtype}; only real numbers are supported.")
         if not torch.isfinite(tensor).all():
             raise ValueError(f"{name}: {path!r} has entries that are not finite.")
+    tracer = _Tracer()
     try:
         model = copy.deepcopy(model).cpu().eval()
-        graph = fx.Tracer().trace(model)
+        graph = tracer.trace(model)
     except Exception as error:  # any error of the module's own code on proxies
         reason = str(error).strip().splitlines() or [type(error).__name__]
-        raise ValueError(f"{name} cannot be copied and traced by torch.fx: {reason[0]}") from error
+        where = f", in submodule {tracer.inside[-1]!r}" if tracer.inside else ""
+        raise ValueError(f"{name} cannot be copied and traced by torch.fx{where}: {reason[0]}") from error
     return fx.GraphModule(model, graph)
 
 
