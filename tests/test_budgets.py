@@ -15,7 +15,7 @@ from tests.test_sizes import SOURCES, n_code_lines
 LINES = {
     "__init__": 49,
     "__main__": 3,
-    "audit": 1626,
+    "audit": 1786,
     "base": 626,
     "budget": 244,
     "cli": 457,
@@ -28,7 +28,7 @@ LINES = {
     "landscape": 2904,
     "linalg": 947,
     "metrics": 231,
-    "network": 4243,
+    "network": 4350,
     "optim": 647,
     "oracle": 1612,
     "saddle": 1956,
@@ -48,7 +48,7 @@ KERNELS = {
     "saddle": 5,
     "samples": 17,
 }
-CONSTANTS = {"budget": 407, "design": 1874, "rounding": 207, "statistical": 238, "tuned": 33}  # by class
+CONSTANTS = {"budget": 407, "design": 1875, "rounding": 208, "statistical": 238, "tuned": 33}  # by class
 _HOMES = ("linalg", "optim", "fitting")
 _NAMES = ("lstsq", "svd", "svdvals", "pinv")
 _FREE = 0.05  # share of the room that may be free, so that not every change has to count

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import _io, _sklearn
+from . import _io, _sklearn, _source
 from .paths import checked_destination
 
 
@@ -230,9 +230,7 @@ class Conversions:
         >>> print(round(names["network"]([1.0])[0], 4))
         2.0232
         """
-        from ._source import to_source
-
-        return to_source(self, language)
+        return _source.to_source(self, language)
 
     def save(self, path):
         """Write the network to a safetensors file; an existing one is replaced.

@@ -11,7 +11,9 @@ from .torch_activations import MODULES
 
 __all__ = ["chain_of", "has_own_forward"]
 
-_ROWS, _SHAPE, _BATCH = "rows", "shape", "batch"  # values of nodes beside constants
+_ROWS = "rows"  # value of a node that is a layer's output; constants have their own
+_SHAPE = "shape"  # and of its shape
+_BATCH = "batch"  # and of the number of rows
 _MODULES = {name: kind for name, kind in MODULES.items() if name not in ("gelu_tanh", "hard_tanh", "identity")}
 _MODULES |= {"special_erf": MODULES["erf"], "square": MODULES["quadratic"], "leaky_relu": nn.LeakyReLU}
 _MODULES |= {"hardtanh": nn.Hardtanh, "relu6": nn.ReLU6, "flatten": lambda start=0, end=-1: nn.Flatten(start, end)}
