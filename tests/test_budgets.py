@@ -28,7 +28,7 @@ LINES = {
     "landscape": 2904,
     "linalg": 947,
     "metrics": 231,
-    "network": 4350,
+    "network": 4437,
     "optim": 647,
     "oracle": 1612,
     "saddle": 1956,
@@ -48,7 +48,7 @@ KERNELS = {
     "saddle": 5,
     "samples": 17,
 }
-CONSTANTS = {"budget": 407, "design": 1875, "rounding": 208, "statistical": 238, "tuned": 33}  # by class
+CONSTANTS = {"budget": 407, "design": 1875, "rounding": 209, "statistical": 238, "tuned": 33}  # by class
 _HOMES = ("linalg", "optim", "fitting")
 _NAMES = ("lstsq", "svd", "svdvals", "pinv")
 _FREE = 0.05  # share of the room that may be free, so that not every change has to count

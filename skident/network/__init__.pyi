@@ -166,6 +166,8 @@ class ModuleAlignment:
     permutations: dict[str, Any]
     signs: dict[str, Any]
     scales: dict[str, Any]
+    layers: dict[str, str | None] | None
+    residuals: dict[str, Any] | None
     def __init__(
         self,
         module: nn.Module,
@@ -174,6 +176,8 @@ class ModuleAlignment:
         permutations: dict[str, Any],
         signs: dict[str, Any],
         scales: dict[str, Any],
+        layers: dict[str, str | None] | None = None,
+        residuals: dict[str, Any] | None = None,
     ) -> None: ...
 
 def align_modules(

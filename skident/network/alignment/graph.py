@@ -57,20 +57,19 @@ def traced(model, name):
     return fx.GraphModule(model, graph)
 
 
-def check_same_graph(a, b):
-    """Refuse two traced modules that differ in more than the numbers in their tensors."""
+def difference_of_graphs(a, b):
+    """How two traced modules differ in more than the numbers in their tensors; None if they do not."""
     shapes = [{path: tuple(t.shape) for path, t in _named_tensors(module)} for module in (a, b)]
     for path in [*shapes[0], *shapes[1]]:
         one, other = (shape.get(path, "none") for shape in shapes)
         if one != other:
-            raise ValueError(f"the models have different shapes: {path!r} is {one} in model_a, {other} in model_b.")
+            return f"the models have different shapes: {path!r} is {one} in model_a, {other} in model_b."
     for one, other in zip(a.graph.nodes, b.graph.nodes):  # of unequal lengths, one's output meets another node
         signatures = _signature(a, one), _signature(b, other)
         if signatures[0] != signatures[1]:
-            raise ValueError(
-                f"the models have different graphs: node {one.name!r}, {signatures[0][0]}, in model_a, "
-                f"{other.name!r}, {signatures[1][0]}, in model_b."
-            )
+            nodes = f"node {one.name!r}, {signatures[0][0]}, in model_a, {other.name!r}, {signatures[1][0]}, in model_b"
+            return f"the models have different graphs: {nodes}."
+    return None
 
 
 def _named_tensors(model):

@@ -16,19 +16,19 @@ def similarities_on(inputs, modules, symmetry):
     nodes at which units of the space appear. ValueError if a module raises on X or returns outputs that are not finite.
     """
     correlations = [{} for _ in symmetry.sizes]
-    runs = [_Run(module, X, f"model_{letter}") for module, X, letter in zip(modules, inputs, "ab")]
+    runs = [Run(module, X, f"model_{letter}") for module, X, letter in zip(modules, inputs, "ab")]
     for nodes in zip(*(module.graph.nodes for module in modules)):
         outputs = [run.step(node) for run, node in zip(runs, nodes)]
         axis, entries = symmetry.values.get(nodes[0].name, (None, ()))
         for start, space, factor in entries:
             units = slice(start, start + symmetry.sizes[space])
-            A, B = (_standardized(Y.movedim(axis, 0)[units]) for Y in outputs)
+            A, B = (standardized(Y.movedim(axis, 0)[units]) for Y in outputs)
             character = frozenset({factor} if factor is not None and symmetry.factors[factor].sign else ())
             correlations[space][character] = correlations[space].get(character, 0.0) + A @ B.T
     return correlations
 
 
-def _standardized(outputs):
+def standardized(outputs):
     """Outputs (m, n) of units with mean zero and norm one; zeros if they are constant."""
     Z = outputs.reshape(len(outputs), -1).double().numpy()
     Z = Z - Z.mean(axis=1, keepdims=True)
@@ -36,7 +36,7 @@ def _standardized(outputs):
     return np.divide(Z, norms, out=np.zeros_like(Z), where=norms > CONSTANT_TOL * max(norms.max(), 1e-300))
 
 
-class _Run:
+class Run:
     """Run a module node by node."""
 
     def __init__(self, module, X, name):
