@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from ..activations import SELU_ALPHA, SELU_SLOPE, get_activation, leaky_relu
 from .convolutions import average_pool, convolution, global_average_pool
 from .merges import NO_BOUND, beside, bounded, known_activation, largest, pair_of_classes, product
-from .shapes import ANY_BATCH, CONSTANTS, flatten, moved, reshape, shape_of
+from .shapes import ANY_BATCH, CONSTANTS, moved, shape_of
 from .values import BatchTensor, unreadable
 
 __all__ = ["KNOWN", "apply"]
@@ -39,8 +39,6 @@ def apply(step, operands):
         raise unreadable(step, "only what changes nothing may follow the probabilities of classes")
     if step.kind not in _WITH_SHAPES and any(np.any(np.abs(part) == -ANY_BATCH) for part in _arrays(operands)):
         raise unreadable(step, "its value depends on the number of rows")
-    if rows and rows[0].batch == 0 and step.kind in _MOVES:
-        return moved(step, *operands)
     if not rows:
         if step.kind not in CONSTANTS:
             raise unreadable(step, "it does not depend on the model's input, and is not worked out")
@@ -280,6 +278,11 @@ def _dropout(step, rows, ratio=None, training=None):
     return rows
 
 
+def _flatten(step, rows):
+    plain = len(rows.dims) == 1 and rows.batch != 0 and step.attributes.get("axis", 1) == 1
+    return rows if plain else moved(step, rows)
+
+
 def _concat(step, *parts):
     """Tensors side by side, or the probabilities of two classes."""
     if len(parts) == 1:
@@ -320,11 +323,10 @@ _ROWS = {
     "ZipMap": _same,
     "Cast": _cast,
     "Dropout": _dropout,
-    "Flatten": flatten,
-    "Reshape": reshape,
+    "Flatten": _flatten,
     "Concat": _concat,
     "Shape": shape_of,
-    **dict.fromkeys(("Slice", "Gather", "Pad", "Transpose", "Squeeze", "Unsqueeze"), moved),
+    **dict.fromkeys(("Slice", "Gather", "Pad", "Transpose", "Reshape", "Squeeze", "Unsqueeze"), moved),
 }
 _MOVES = {"Slice", "Gather", "Pad", "Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze"}
 _WITH_SHAPES = {"Constant", "Identity", "Concat", *_MOVES}  # may have the length of the batch axis among their inputs

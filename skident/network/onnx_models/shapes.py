@@ -10,51 +10,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from .values import BatchTensor, unreadable
 
-__all__ = ["ANY_BATCH", "CONSTANTS", "flatten", "moved", "reshape", "shape_of"]
+__all__ = ["ANY_BATCH", "CONSTANTS", "moved", "shape_of"]
 
 ANY_BATCH = -(2**40)  # length of a batch axis that a model states nowhere, among shapes; no length of another axis
-_MAX_AXES = 64  # of an array of NumPy
-
-
-def _reshaped(step, rows, dims):
-    """The rows with other axes, if every row keeps its entries."""
-    if rows.width is not None and (math.prod(dims) != rows.width or min(dims, default=1) < 1):
-        raise unreadable(step, f"it does not keep every row of {rows.width} entries to itself")
-    if len(dims) > _MAX_AXES:
-        raise unreadable(step, f"it makes rows of {len(dims)} axes, more than {_MAX_AXES}")
-    return replace(rows, dims=tuple(dims))
-
-
-def flatten(step, rows):
-    """``Flatten`` of rows."""
-    if step.attributes.get("axis", 1) != 1:
-        raise unreadable(step, "only axis=1 keeps the batch axis")
-    return rows if len(rows.dims) == 1 else _reshaped(step, rows, (rows.width,))
-
-
-def reshape(step, rows, shape=None):
-    """``Reshape`` of rows."""
-    shape = [-1 if m == ANY_BATCH else int(m) for m in np.ravel(step.attributes.get("shape", shape))]
-    dims, known = shape[1:], math.prod(m for m in shape[1:] if m > 0)
-    if rows.width is None:
-        raise unreadable(step, "the model's input does not say how many entries a row has")
-    if shape == [-1] and rows.width == 1:
-        return _reshaped(step, rows, ())
-    if not dims or shape[0] not in (-1, 0, rows.batch) or 0 in dims[len(rows.dims) :] or shape.count(-1) > 1:
-        raise unreadable(step, f"the shape {tuple(shape)} does not keep the batch axis")
-    dims = [rows.dims[i] if m == 0 else m for i, m in enumerate(dims)]
-    return _reshaped(step, rows, [rows.width // max(1, known) if m == -1 else m for m in dims])
-
-
-def _axes(step, axes, ndim):
-    """Axes of a Squeeze or Unsqueeze as sorted numbers from 0."""
-    axes = step.attributes.get("axes", axes)
-    if axes is None:
-        raise unreadable(step, "it does not say which axes, and the batch axis may be among them")
-    axes = [int(a) for a in np.ravel(axes)]
-    if any(not -ndim <= a < ndim for a in axes):
-        raise unreadable(step, f"its axes are not among {ndim}")
-    return sorted(a % ndim for a in axes)
 
 
 def moved(step, rows, *constants):
@@ -62,6 +20,10 @@ def moved(step, rows, *constants):
     if rows.width is None or any(isinstance(part, BatchTensor) for part in constants):
         raise unreadable(step, "the shape of a row must be known, and the other inputs constant")
     batch = () if rows.batch == 0 else (1 if rows.batch == 1 else 2,)
+    if step.kind == "Reshape" and batch:
+        shape = np.ravel(step.attributes.get("shape", constants[0] if constants else None)).astype(np.int64)
+        constants = [np.append(np.where(np.isin(shape[:1], (ANY_BATCH, rows.batch)), batch, shape[:1]), shape[1:])]
+        step = replace(step, attributes={})
     step.allowance.spend(step, entries=2 * rows.width)
     places = np.arange(math.prod(batch) * rows.width).reshape(*batch, *rows.dims) + 1
     found = CONSTANTS[step.kind](step, places, *constants)
@@ -97,12 +59,13 @@ def _constant_flatten(step, value):
 
 
 def _squeeze(step, value, axes=None):
-    return np.squeeze(value, tuple(_axes(step, axes, value.ndim)))
+    if (axes := step.attributes.get("axes", axes)) is None:
+        raise unreadable(step, "it does not say which axes, and the batch axis may be among them")
+    return np.squeeze(value, tuple(np.ravel(axes).tolist()))
 
 
 def _unsqueeze(step, value, axes=None):
-    axes = np.ravel(step.attributes.get("axes", axes))[: _MAX_AXES + 1]
-    return np.expand_dims(value, tuple(_axes(step, axes, value.ndim + len(axes))))
+    return np.expand_dims(value, tuple(np.ravel(step.attributes.get("axes", axes)).tolist()))
 
 
 def _slice(step, value, starts=None, ends=None, axes=None, steps=None):
