@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import torch
 from torch import fx, nn
 
@@ -20,14 +22,8 @@ _MODULES |= {"hardtanh": nn.Hardtanh, "relu6": nn.ReLU6, "flatten": lambda start
 _MODULES |= {f"avg_pool{k}d": getattr(nn, f"AvgPool{k}d") for k in (1, 2, 3)}
 _MODULES |= {f"adaptive_avg_pool{k}d": getattr(nn, f"AdaptiveAvgPool{k}d") for k in (1, 2, 3)}
 _MODULES |= dict.fromkeys(("contiguous", "clone", "detach", "float", "double"), nn.Identity)
-_ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "div": "/", "neg": "neg"}
-_OTHER_NAMES = {
-    "iadd": "add",
-    "isub": "sub",
-    "imul": "mul",
-    "itruediv": "truediv",
-    "mm": "matmul",
-}
+_ARITHMETIC = ("add", "sub", "mul", "truediv", "neg")
+_OTHER_NAMES = {"div": "truediv", "itruediv": "truediv", "mm": "matmul", "iadd": "add", "isub": "sub", "imul": "mul"}
 
 
 def has_own_forward(module):
@@ -84,7 +80,7 @@ def _value(node, values, last, training):
     if rows != [last]:
         raise ValueError(f"node {node.name!r} does not follow the layer before it: it is no chain")
     if name in _ARITHMETIC:
-        return _entrywise(_ARITHMETIC[name], *args)
+        return _entrywise(name, *args)
     if name in ("linear", "matmul"):
         return _linear(*args[1:], **kwargs) if name == "linear" else _linear(args[1].T)
     if name in ("view", "reshape"):
@@ -104,15 +100,17 @@ def _value(node, values, last, training):
     return _MODULES[name](*args[1:], **kwargs)
 
 
-def _entrywise(sign, x, y=0.0):
+def _entrywise(name, x, y=0.0):
     """The module of a sum, difference, product or quotient of rows and a constant."""
-    first = isinstance(x, str)
-    c = torch.as_tensor(y if first else x, dtype=torch.float64)
-    if sign == "/" and not first:
+    first, function = isinstance(x, str), getattr(operator, name)
+    zero, one, c = torch.zeros(()), torch.ones(()), torch.as_tensor(y if isinstance(x, str) else x, dtype=torch.float64)
+    if name == "truediv" and not first:
         raise ValueError("it divides by what depends on the input")
-    one = torch.ones(())
-    factor = {"+": one, "-": one if first else -one, "*": c, "/": 1.0 / c, "neg": -one}[sign]
-    return Entrywise(factor, {"+": c, "-": -c if first else c}.get(sign, torch.zeros(())))
+    if name in ("add", "sub"):
+        return Entrywise(
+            *(function(one, zero), function(zero, c)) if first else (function(zero, one), function(c, zero))
+        )
+    return Entrywise(-one if name == "neg" else function(one, c), zero)
 
 
 def _linear(weight, bias=None):

@@ -111,7 +111,7 @@ def _applied(step, operands):
         if found.maps and not any(found.maps[-1] is last for last in before):
             step.allowance.spend(step, ENTRY * found.maps[-1][0].size)
         return found
-    except (TypeError, IndexError, KeyError, OverflowError) as error:  # inputs or attributes that the operator does not have
+    except (TypeError, IndexError, KeyError, OverflowError) as error:  # of other inputs or attributes
         raise unreadable(step, f"its inputs are not those of this operator ({error})") from error
     except ValueError as error:
         raise error if str(error).startswith("from_onnx") else unreadable(step, str(error).rstrip(".")) from error
