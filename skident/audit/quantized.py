@@ -62,30 +62,30 @@ class QuantizedLayers:
 
 def quantized_weights(layers):
     """Parameters and layers of all common ways to round the weights of `Layers` to int8."""
-    for levels, axis in itertools.product((127.0, 127.5, 128.0, None), (None, 0)):
-        rounded, scales, zeros = zip(*(_in_steps(W, levels, axis) for W in layers.weights), strict=True)
+    for dtype, levels, axis in itertools.product((np.float32, float), (127.0, 127.5, 128.0, None), (None, 0)):
+        rounded, scales, zeros = zip(*(_in_steps(W.astype(dtype), levels, axis) for W in layers.weights), strict=True)
         scheme = {"scheme": "tensor" if axis is None else "channel", "symmetric": levels is not None}
         few = replace(layers, weights=rounded)
         for activations, shown in _ACTIVATIONS.items():
-            parameters = {**scheme, "scales": scales, "zero_points": zeros, "activations": shown}
-            parameters |= {"activation_scales": [], "one_step": 0, "changed": 0}
-            yield parameters, few if activations is None else QuantizedLayers(few, *activations)
+            if activations is None or dtype is np.float32:  # libraries that round activations compute in float32
+                parameters = {**scheme, "scales": scales, "zero_points": zeros, "activations": shown}
+                parameters |= {"activation_scales": [], "one_step": 0, "changed": 0}
+                yield parameters, few if activations is None else QuantizedLayers(few, *activations)
 
 
 def _in_steps(W, levels, axis):
     """Weights in steps, the steps and their zero point; `levels` steps to the largest weight, None: 255 in all.
 
-    In float32, as libraries do: half a step, 127.5 steps at the largest weight, is rounded by chance.
+    In the precision of the weights: half a step, 127.5 steps at the largest weight, is rounded by chance.
     """
-    W = W.astype(np.float32)
     low, high = (np.asarray(f(W, axis=axis, keepdims=True)) for f in (np.min, np.max))
     low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
     step = (high - low) / 255.0 if levels is None else np.maximum(-low, high) / levels
     step = np.where(step > 0.0, step, 1.0)
     zero = np.rint(-low / step) if levels is None else np.zeros_like(step)
     bounds = (0, 255) if levels is None else (-128, 127)
-    step, zero = step.astype(np.float32), zero.astype(float)
-    integers = np.clip(np.rint(W * (np.float32(1.0) / step)) + zero, *bounds) - zero
+    step, zero = step.astype(W.dtype), zero.astype(float)
+    integers = np.clip(np.rint(W * (W.dtype.type(1.0) / step)) + zero, *bounds) - zero
     return integers * step.astype(float), step.ravel(), zero.ravel().astype(int)
 
 
