@@ -39,6 +39,7 @@ UNPICKLERS = {"pickle", "cloudpickle", "dill", "marshal", "shelve"}
 # Files whose imports inside functions keep torch away from those who do not need it: what needs it is loaded there.
 GATES = {
     "skident.network._conversions": {"skident.network._torch", "skident.network.onnx_models"},
+    "skident.audit.quantized": {"skident.network.onnx_models", "skident.audit.quantized_module"},
     "skident.oracle._adapters": {"skident.oracle._torch_box", "skident.oracle._onnx_box"},
     "skident.identification.completion": {"skident.identification.hessians.completion_module"},
     "skident.identification.exact_bits.float32_outputs": {"skident.identification.exact_bits.torch_outputs"},

@@ -15,20 +15,20 @@ from tests.test_sizes import SOURCES, n_code_lines
 LINES = {
     "__init__": 49,
     "__main__": 3,
-    "audit": 1626,
+    "audit": 1786,
     "base": 626,
     "budget": 249,
-    "cli": 452,
+    "cli": 457,
     "compression": 305,
     "datasets": 304,
-    "fitting": 2295,
+    "fitting": 2300,
     "hierarchical": 2833,
-    "identification": 21751,
+    "identification": 21767,
     "inspection": 523,
     "landscape": 2810,
     "linalg": 947,
     "metrics": 231,
-    "network": 3772,
+    "network": 4319,
     "optim": 647,
     "oracle": 1575,
     "saddle": 1873,
@@ -41,14 +41,14 @@ KERNELS = {
     "compression": 1,
     "datasets": 2,
     "hierarchical": 2,
-    "identification": 148,
+    "identification": 147,
     "landscape": 7,
     "metrics": 2,
     "network": 2,
     "saddle": 5,
     "samples": 17,
 }
-CONSTANTS = {"budget": 390, "design": 1832, "rounding": 193, "statistical": 233, "tuned": 33}  # by class
+CONSTANTS = {"budget": 391, "design": 1836, "rounding": 195, "statistical": 234, "tuned": 33}  # by class
 _HOMES = ("linalg", "optim", "fitting")
 _NAMES = ("lstsq", "svd", "svdvals", "pinv")
 _FREE = 0.05  # share of the room that may be free, so that not every change has to count

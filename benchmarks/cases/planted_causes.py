@@ -312,8 +312,8 @@ def int8_weights(rng):
     box = FeedforwardNetwork(
         [np.rint(W / s) * s for W, s in zip(core.weights, steps, strict=True)], core.biases, core.activation
     )
-    truth = {"format": "int8", "scheme": "channel" if axis == 0 else "tensor"}
-    return Pair(box, core, Draw(rng).rows(core.n_inputs), "number format", truth, corrected=box)
+    truth = {"scheme": "channel" if axis == 0 else "tensor"}
+    return Pair(box, core, Draw(rng).rows(core.n_inputs), "quantized reference", truth, corrected=box)
 
 
 def clipped_outputs(rng):

@@ -11,14 +11,16 @@ from skident.network import FeedforwardNetwork
 from .changes import Layers, changes_without_fit, permuted_inputs
 from .fitted_maps import leaky_slopes, mapped
 from .links import VALUES, Probabilities
+from .quantized import KIND
 from .randomness import dropout, normalizes_batches
 
-__all__ = ["Cause", "causes_in_calls", "causes_of"]
+__all__ = ["Cause", "causes_in_calls", "causes_of", "quantized_cause"]
 
 _SCREENED = 200  # rows on which changes are compared first (budget)
 _TESTED = 12  # changes that are compared on all rows (budget)
 _NEAR = 0.5  # of the differences' root mean square: a change that leaves more of them is not mentioned
 _LISTED = 5  # causes in a report
+_CERTAIN = 0.3  # share of the rows in which a quantized network has no tie: fewer decide nothing
 
 
 @dataclass(frozen=True)
@@ -30,14 +32,15 @@ class Cause:
     kind : str
         Its name: "input maps", "one input map", "output maps", "permuted inputs", "reversed outputs", "activation",
         "zero biases", "transposed weights", "missing layer", "doubled layer", "number format", "clipped outputs",
-        "added softmax", "missing softmax", "batch normalization in training mode", "dropout in training mode" or
-        another.
+        "added softmax", "missing softmax", "quantized reference", "quantized copy", "batch normalization in training
+        mode", "dropout in training mode" or another.
     text : str
         One line on it.
     parameters : dict
         Its numbers, for example ``input_scale`` and ``input_offset`` (D,) of "input maps", or the ``order`` of inputs.
     explains : bool
-        Whether all outputs agree with the changed network within their tolerance.
+        Whether all outputs agree with the changed network within their tolerance; of a quantized model on file,
+        whether no weight differs by more than one step from the quantized reference.
     share : float
         Root mean square of what is left of the differences, over that of the differences.
     network : FeedforwardNetwork or None
@@ -89,7 +92,17 @@ class _Comparison:
         gaps = np.abs(self.differences(layers, link, every)) * self.unit
         if not np.isfinite(gaps).all():
             return False
-        return bool(np.all(gaps <= self.queries.tolerance_of(layers, link or self.link)))
+        agree = np.all(gaps <= self.queries.tolerance_of(layers, link or self.link), axis=1)
+        certain = layers.certain(self.X) if hasattr(layers, "certain") else every >= 0
+        return bool(agree[certain].all() and np.mean(certain) >= _CERTAIN)
+
+
+def quantized_cause(queries, copied):
+    """The cause of a quantized model whose weights are on file, from `quantized_copy`."""
+    text, parameters, network, is_reference = copied
+    left = np.linalg.norm(queries.link.values(network(queries.X)) - queries.Y)
+    share = float(left / max(np.linalg.norm(queries.gaps), np.finfo(float).tiny))
+    return Cause(KIND if is_reference else "quantized copy", text, parameters, is_reference, share, network)
 
 
 def causes_in_calls(queries):

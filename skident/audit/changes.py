@@ -12,10 +12,10 @@ from skident.network import calculus
 from skident.network.activations import ACTIVATIONS
 
 from .links import Through
+from .quantized import KIND, described, quantized_weights
 
 __all__ = ["Change", "Layers", "changes_without_fit", "permuted_inputs"]
 
-_LEVELS = (127.0, 127.5, 128.0)  # steps of an int8 number up to the largest weight, as libraries choose them
 _MANTISSAS = {"float16": 11, "bfloat16": 8, "TF32": 11}  # bits of a number
 _MOST_SWAPPED = 64  # columns of which all pairs are tried (budget)
 _TRIALS = 5000  # orders of columns tried (budget)
@@ -172,17 +172,8 @@ def _number_formats(layers):
             ways = [Rounded(layers, bits, True, fused) for fused in (True, False)]
         for way in ways:
             yield "number format", f"the black box computes in {name}", way, {"format": name, "of": "arithmetic"}
-    for levels in _LEVELS:
-        for axis, scheme in ((None, "tensor"), (0, "channel")):
-            few = replace(layers, weights=tuple(_in_steps(W, levels, axis) for W in layers.weights))
-            text = f"weights are rounded to int8, a scale per {scheme}"
-            yield "number format", text, few, {"format": "int8", "of": "weights", "scheme": scheme, "levels": levels}
-
-
-def _in_steps(W, levels, axis):
-    step = np.abs(W).max(axis=axis, keepdims=axis is not None) / levels
-    step = np.where(step > 0.0, step, 1.0)
-    return np.clip(np.rint(W / step), -128, 127) * step
+    for parameters, few in quantized_weights(layers):
+        yield KIND, f"the quantized reference ({described(parameters)})", few, parameters
 
 
 def rounded_to(A, bits):

@@ -9,6 +9,8 @@ import numpy as np
 
 from skident.base.report import ReportMixin
 
+from .quantized import KIND
+
 __all__ = ["IDENTICAL", "AuditReport", "Difference"]
 
 IDENTICAL = "identical files"  # the kind of an audit that needs no query
@@ -138,7 +140,9 @@ class AuditReport(ReportMixin):
 
     @property
     def verdict(self):
-        """``the same``, ``different`` or ``undecided``."""
+        """``the same``, ``the quantized reference``, ``different`` or ``undecided``."""
+        if self.same is False and self.causes and self.causes[0].kind == KIND and self.causes[0].explains:
+            return f"the {KIND}"
         return {True: "the same", False: "different", None: "undecided"}[self.same]
 
     def missed(self, size):
@@ -198,6 +202,9 @@ class AuditReport(ReportMixin):
         if self.same:
             agree = f"{self.n_inputs} outputs agree, the worst to {self.excess:.2g} of its tolerance"
             return [f"the same: {agree}", *self._bits_line()]
+        if self.verdict == f"the {KIND}":
+            of_itself = f"  outputs differ from those of the reference itself by up to {self.largest:.3g}"
+            return [self.causes[0].text, of_itself, *(f"  or else: {cause}" for cause in self.causes[1:])]
         lines = [f"different: by {self.largest:.3g}, {self.excess:.3g} times the tolerance"]
         if self.batch_dependent:
             lines.append("  likely cause: dynamic quantization, since outputs depend on the other rows of a batch")

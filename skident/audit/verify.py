@@ -9,9 +9,10 @@ from skident.base.checked_data import checked_samples
 from skident.oracle import Oracle
 from skident.oracle.black_box import adapt, called_as, check_columns, same_onnx_model
 
-from .causes import causes_in_calls, causes_of
+from .causes import causes_in_calls, causes_of, quantized_cause
 from .explanations import explain_differences
 from .inputs import InputBox
+from .quantized import quantized_copy
 from .queries import FEWEST_ROWS, Queries
 from .reference import Reference, in_single, method_of
 from .report import IDENTICAL, AuditReport, Difference
@@ -114,10 +115,11 @@ def verify_same(black_box, network, X, *, tol=None, max_queries=None, response_m
     if X.shape[1] != reference.network.n_inputs:
         raise ValueError(f"X has {X.shape[1]} features, but the network has {reference.network.n_inputs} inputs.")
     rng = check_random_state(random_state)
+    copied, called = quantized_copy(called, reference.network)
     oracle = Oracle(adapt(called, method_of(black_box, response_method)), X.shape[1])
     queries = Queries(oracle, reference, X, tol, max_queries)
     queries.first(rng)
-    found, causes = _explained(queries, rng)
+    found, causes = _explained(queries, rng) if copied is None else (None, [quantized_cause(queries, copied)])
     if not (causes and queries.kind == "noise"):
         queries.check_drift()
     return _report(queries, found, causes)

@@ -28,5 +28,5 @@ def audit(options):
         response_method=options.response,
         random_state=options.seed,
     )
-    code = {"the same": FOUND, "different": NOT_FOUND, "undecided": UNDECIDED}[report.verdict]
+    code = {True: FOUND, False: NOT_FOUND, None: UNDECIDED}[report.same]
     return Result(code, str(report).replace("set tol=", "set --tol "), report.to_dict())

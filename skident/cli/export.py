@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from .models import check_destination, network_from, write_network
+from .models import WRITTEN, check_destination, network_from, write_network
 from .results import FOUND, Result
 
 __all__ = ["export"]
 
 
 def export(options):
-    """Read a network, write it in the format of the destination, and read that again."""
-    check_destination(options.output)
-    network = network_from(options.model)
-    write_network(network, options.output)
-    written = network_from(options.output)
+    """Read a network and write it in the format of the destination."""
+    check_destination(options.output, WRITTEN)
+    written = network_from(options.model)
+    write_network(written, options.output)
     numbers = {
         "layer_widths": written.layer_widths,
         "activation": written.activation,

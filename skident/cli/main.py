@@ -97,7 +97,7 @@ def _command(commands, name, help_text, data=True):
     )
     command.set_defaults(name=name)  # of its module and function
     command.add_argument(
-        "model", metavar="MODEL", help="an .onnx file, or .safetensors as FeedforwardNetwork.save writes it"
+        "model", metavar="MODEL", help="an .onnx or .nnet file, or .safetensors as FeedforwardNetwork.save writes it"
     )
     if data:
         command.add_argument(
@@ -151,12 +151,12 @@ def _add_labels(commands):
 
 def _add_export(commands):
     command = _command(commands, "export", "write a network in another format", data=False)
-    command.add_argument("--output", metavar="FILE", required=True, help="destination: .safetensors or .onnx")
+    command.add_argument("--output", metavar="FILE", required=True, help="destination: .safetensors, .onnx, .c or .py")
 
 
 def _add_audit(commands):
     command = _command(commands, "audit", "compare a model with a known network")
-    command.add_argument("reference", metavar="REFERENCE", help="the known network: .safetensors or .onnx")
+    command.add_argument("reference", metavar="REFERENCE", help="the known network: .safetensors, .onnx or .nnet")
     _add_response(command)
     command.add_argument(
         "--tol", type=float, help="largest difference of equal models, over the outputs' standard deviation"

@@ -8,21 +8,24 @@ from pathlib import Path
 from skident.network import FeedforwardNetwork
 from skident.network.paths import checked_destination, checked_source
 
-__all__ = ["black_box_from", "check_destination", "network_from", "write_network"]
+__all__ = ["WRITTEN", "black_box_from", "check_destination", "network_from", "write_network"]
 
 _NETWORKS = (".safetensors", ".onnx")
+_SOURCES = {".c": "c", ".py": "python"}
+_READ = (*_NETWORKS, ".nnet")
+WRITTEN = (*_NETWORKS, *_SOURCES)
 
 
 def network_from(path):
-    """The network in a ``*.safetensors`` file of `FeedforwardNetwork.save`, or in an ``*.onnx`` file."""
-    if _suffix(path) == ".onnx":
+    """The network in a ``*.safetensors`` or ``*.nnet`` file, or in an ``*.onnx`` file."""
+    if _suffix(path, _READ) == ".onnx":
         return FeedforwardNetwork.from_onnx(path)
     return FeedforwardNetwork.load(path)
 
 
 def black_box_from(path):
     """The black box in a file, as `Oracle` takes it: a network, or the path of an ONNX model of any kind."""
-    if _suffix(path) != ".onnx":
+    if _suffix(path, _READ) != ".onnx":
         return FeedforwardNetwork.load(path)
     if not checked_source(path).is_file():
         raise FileNotFoundError(f"there is no file {path}.")
@@ -31,8 +34,11 @@ def black_box_from(path):
 
 def write_network(network, path):
     """Write a network in the format of the path's suffix."""
-    if _suffix(path) == ".onnx":
+    suffix = _suffix(path, WRITTEN)
+    if suffix == ".onnx":
         network.to_onnx(path)
+    elif suffix in _SOURCES:
+        Path(path).write_text(network.to_source(_SOURCES[suffix]), encoding="utf-8")
     else:
         network.save(path)
 

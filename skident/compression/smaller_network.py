@@ -97,13 +97,13 @@ def compress_network(network, X, *, tol=1e-2, rng, metric="outputs", start=None,
 
     Notes
     -----
-    Units that are constant on all rows go at once. The others go the cheapest first by `removal_costs`, the others
-    taking over what they can. First as many as cost little without any refit, then as many as bisection suggests,
-    and in the end one at a time; after each such batch all parameters are fitted (`fit_network`) to the network's
-    outputs at rows around X, five outputs per parameter, 4000 rows at most. A refit goes on while it gains on the
-    held-out rows and can still get below the tolerance. The result is a local optimum: no unit of any layer that
-    was tried can be left out from there, but another start may be smaller. A refit costs ``O(n P^2)`` a step for P
-    parameters, above 600 of them ``O(n P)`` for each of some tens of inner iterations.
+    Units that are constant on all rows go at once, and layers that are linear there. The others go the cheapest first
+    by `removal_costs`, the others taking over what they can. First as many as cost little without any refit, then as
+    many as bisection suggests, and in the end one at a time; after each such batch all parameters are fitted
+    (`fit_network`) to the network's outputs at rows around X, five outputs per parameter, 4000 rows at most. A refit
+    goes on while it gains on the held-out rows and can still get below the tolerance. The result is a local optimum: no
+    unit of any layer that was tried can be left out from there, but another start may be smaller. A refit costs
+    ``O(n P^2)`` a step for P parameters, above 600 of them ``O(n P)`` for each of some tens of inner iterations.
 
     References
     ----------

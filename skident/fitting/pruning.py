@@ -72,16 +72,24 @@ def remove_unit(network, layer, unit, replacement):
 
 
 def without_constant_units(network, U):
-    """The network without the hidden units that are constant on U (n, D), which biases replace; one per layer stays."""
-    weights, biases, Y = list(network.weights), list(network.biases), U
+    """The network without the hidden units that are constant on U (n, D), which biases replace; one per layer stays.
+
+    Hidden layers whose units are the identity on U, as ReLU units that are always active, go as well, but for one.
+    """
+    weights, biases, Y, linear = list(network.weights), list(network.biases), U, []
     for k, activation in enumerate(network.activations[:-1]):
-        Y = activation(Y @ weights[k] + biases[k])
+        Z = Y @ weights[k] + biases[k]
+        Y = activation(Z)
         kept = np.ptp(Y, axis=0) > _CONSTANT * np.abs(Y).max()
         kept[0] |= not kept.any()
         biases[k + 1] = biases[k + 1] + Y[0, ~kept] @ weights[k + 1][~kept]
         weights[k], biases[k], weights[k + 1] = weights[k][:, kept], biases[k][kept], weights[k + 1][kept]
         Y = Y[:, kept]
-    return network.with_parameters(weights, biases)
+        linear += [k] * np.array_equal(Y, Z[:, kept])
+    for k in linear[: len(weights) - 2][::-1]:
+        biases[k : k + 2] = [biases[k] @ weights[k + 1] + biases[k + 1]]
+        weights[k : k + 2] = [weights[k] @ weights[k + 1]]
+    return FeedforwardNetwork(weights, biases, network.activations[0], network.activations[-1])
 
 
 @dataclass(frozen=True)

@@ -110,6 +110,7 @@ class FeedforwardNetwork:
     def to_torch(self, dtype: TorchType | None = None) -> nn.Module: ...
     @classmethod
     def from_onnx(cls, source: Any) -> FeedforwardNetwork: ...
+    def to_source(self, language: str) -> str: ...
     def to_onnx(self, path: Path | None = None, *, dtype: str = "float64") -> Any: ...
     def save(self, path: Path) -> None: ...
     @classmethod
@@ -165,6 +166,8 @@ class ModuleAlignment:
     permutations: dict[str, Any]
     signs: dict[str, Any]
     scales: dict[str, Any]
+    layers: dict[str, str | None] | None
+    residuals: dict[str, Any] | None
     def __init__(
         self,
         module: nn.Module,
@@ -173,6 +176,8 @@ class ModuleAlignment:
         permutations: dict[str, Any],
         signs: dict[str, Any],
         scales: dict[str, Any],
+        layers: dict[str, str | None] | None = None,
+        residuals: dict[str, Any] | None = None,
     ) -> None: ...
 
 def align_modules(

@@ -1,6 +1,6 @@
 """Convert networks from and to scikit-learn estimators, torch modules, ONNX models and files."""
 
-from . import _io, _sklearn
+from . import _io, _sklearn, _source
 from .paths import checked_destination
 
 
@@ -68,13 +68,13 @@ class Conversions:
 
     @classmethod
     def from_torch(cls, module, input_shape=None):
-        """Read a :class:`torch.nn.Sequential` of linear layers or convolutions and activations, as dense layers.
+        """Read a torch module of linear layers or convolutions and activations, as dense layers.
 
         Parameters
         ----------
-        module : torch.nn.Sequential or torch.nn.Linear
+        module : torch.nn.Module
             ``Linear`` layers or convolutions of any dtype and device, alternating with one kind of activation; the last
-            one may differ.
+            one may differ. A module with a forward of its own is traced by torch.fx, and must be a chain of these.
         input_shape : tuple of int, default=None
             Axes of one input, such as (channels, height, width), if the module begins with a convolution or pooling.
             None: it takes rows, or begins with ``Unflatten(1, ...)``.
@@ -90,8 +90,9 @@ class Conversions:
         layers is the identity. Sequentials may be nested. Identity, ``Flatten(1)`` and Dropout in eval mode are
         skipped. torch's Softplus is linear above its threshold (20), a difference of up to 2e-9. Convolutions,
         average pooling, zero padding and BatchNorm in eval mode become dense matrices, joined with the layer before or
-        behind them; inputs are rows of ``(channels, height, width)`` in C order. A ValueError names a submodule that
-        cannot be read.
+        behind them; inputs are rows of ``(channels, height, width)`` in C order. Of traced modules, arithmetic with
+        constants, matrices, ``view`` and the functions of these layers are read. A ValueError names a submodule that
+        cannot be read, or whose control flow depends on its inputs.
 
         Examples
         --------
@@ -139,8 +140,8 @@ class Conversions:
         Parameters
         ----------
         source : str, path-like or onnx.ModelProto
-            A model with one input ``(n, D)`` and one output of real numbers. Its matrices alternate with one
-            activation.
+            A model with one input ``(n, D)`` or ``(D,)``, or one input ``(n, 1)`` per column, and one output of real
+            numbers. Its matrices alternate with one activation; what is linear may pass layers by, to a Concat.
 
         Returns
         -------
@@ -153,10 +154,10 @@ class Conversions:
         Sigmoid, Relu, LeakyRelu, PRelu (one slope), Softplus, Erf, Sin, Gelu, SiLU (also composed of other operators),
         Mish, HardSwish, Selu, Elu (alpha = 1), a square; Max and Clip if they are one of these. Sub, Mul, Div, Scaler,
         BatchNormalization and products of matrices are folded into the adjacent layer. Identity, Cast, Dropout,
-        Flatten, Reshape and the like may not mix rows; outputs of labels are ignored. float32 weights are read as they
-        are. Files keep external data in their own folder, else nothing is read. A ValueError names a node that cannot
-        be read, also if it needs a
-        dense matrix of more than 2^25 entries (256 MiB).
+        Flatten, Reshape, Slice, Gather, Transpose, Pad of zeros and the like may not mix rows; outputs of labels are
+        ignored. float32 weights are read as they are. Files keep external data in their own folder, else nothing is
+        read. A ValueError names a node that cannot be read, also if it needs a dense matrix of more than 2^25 entries
+        (256 MiB).
 
         Examples
         --------
@@ -199,6 +200,36 @@ class Conversions:
             write_model(model, checked_destination(path))
         return model
 
+    def to_source(self, language):
+        """This network as source code without dependencies, with the function ``network`` of one row.
+
+        Parameters
+        ----------
+        language : {"c", "python"}
+            C99: ``void network(const double *x, double *y)``, to be linked with ``-lm``. Python: ``network(x)`` takes
+            and returns a list of floats.
+
+        Returns
+        -------
+        str
+
+        Notes
+        -----
+        In C the sums run over the inputs in their order, and begin with the bias: compilers that neither reorder nor
+        fuse operations (``-ffp-contract=off``) give the same bits, also after ``double`` was replaced by ``float``.
+        ValueError if an activation is a table or is not built in.
+
+        Examples
+        --------
+        >>> from skident.network import FeedforwardNetwork
+        >>> net = FeedforwardNetwork([[[1.0]], [[2.0]]], [[0.0], [0.5]])
+        >>> names = {}
+        >>> exec(net.to_source("python"), names)
+        >>> print(round(names["network"]([1.0])[0], 4))
+        2.0232
+        """
+        return _source.to_source(self, language)
+
     def save(self, path):
         """Write the network to a safetensors file; an existing one is replaced.
 
@@ -224,7 +255,7 @@ class Conversions:
 
     @classmethod
     def load(cls, path):
-        """Read a network that :meth:`save` wrote, bit by bit. Nothing in the file is executed.
+        """Read a network that :meth:`save` wrote, bit by bit, or a ``.nnet`` file. Nothing in the file is executed.
 
         Parameters
         ----------
@@ -240,6 +271,12 @@ class Conversions:
             If there is no such file.
         ValueError
             If it is not a safetensors file of :meth:`save`, is of a later format version, or damaged.
+
+        Notes
+        -----
+        ``.nnet`` is the text format of ACAS Xu: ReLU layers with linear outputs. The network takes inputs and gives
+        outputs in their own units, with the normalization of the file in its first and last layer. Evaluators of such
+        files first move inputs into the file's ranges, which the network does not.
         """
         return _within_memory(cls, _io.load, path)
 

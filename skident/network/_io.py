@@ -1,5 +1,6 @@
 """Networks in safetensors files: arrays ``weights.0``, ``biases.0``, ...; activations as metadata."""
 
+import itertools
 import json
 import re
 
@@ -38,6 +39,8 @@ def save(network, path):
 def load(path):
     """Arguments of `FeedforwardNetwork` from a file that `save` wrote; ValueError if it is another or damaged file."""
     path = checked_destination(path)
+    if path.suffix.lower() == ".nnet":
+        return _load_nnet(path)
     try:
         with safe_open(path, framework="numpy") as file:
             metadata, kinds = file.metadata() or {}, {name: file.get_slice(name).get_dtype() for name in file.keys()}
@@ -55,6 +58,33 @@ def load(path):
     n_outputs = arrays[-1].size
     activations = _read(metadata["activation"], 1), _read(metadata["output_activation"], n_outputs)
     return arrays[:n_layers], arrays[n_layers:], *activations
+
+
+def _load_nnet(path):
+    """A network in the text format of ACAS Xu, its normalization in the first and the last layer."""
+    try:
+        lines = [line.split(",") for line in path.read_text().splitlines() if line.strip() and line[:2] != "//"]
+        rows = [np.array([float(part) for part in line if part.strip()]) for line in lines]
+        sizes, (mean, span), rows = [int(m) for m in rows[1]], rows[5:7], rows[7:]
+        weights, biases, at = [], [], 0
+        for n, m in itertools.pairwise(sizes):
+            weights.append(np.array(rows[at : at + m]).reshape(m, n).T)
+            biases.append(np.array(rows[at + m : at + 2 * m]).reshape(m))
+            at += 2 * m
+        if at != len(rows):
+            raise ValueError(f"{len(rows)} lines of weights and biases where the widths {sizes} need {at}")
+        # Means and ranges of the inputs, then those of all outputs; files without normalization have one number.
+        mean, span = (np.pad(part, (0, max(0, sizes[0] + 1 - len(part))), "edge") for part in (mean, span))
+        if not span.any():
+            mean, span = np.zeros(sizes[0] + 1), np.ones(sizes[0] + 1)
+        if not span.all():
+            raise ValueError("a range of its normalization is 0")
+        weights[0] = weights[0] / span[: sizes[0], None]
+        biases[0] = biases[0] - mean[: sizes[0]] @ weights[0]
+        weights[-1], biases[-1] = weights[-1] * span[-1], biases[-1] * span[-1] + mean[-1]
+    except (ValueError, IndexError, OverflowError) as error:
+        raise ValueError(f"{path} is not an .nnet file, or damaged: {error}") from error
+    return weights, biases, "relu" if len(weights) > 1 else "identity", "identity"
 
 
 def _written(activation):

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from . import torch_activations
+from ._torch_graph import chain_of, has_own_forward
 from ._torch_maps import AffineMap, affine_map_of, reshaped, unreadable
 from .activations import ACTIVATIONS, Bounded, Clip, LeakyReLU, bounded, clip, is_built_in, leaky_relu
 from .partly_linear import PartlyLinear, partly_linear
@@ -31,8 +32,7 @@ def from_torch(module, input_shape=None):
             f"{names[mixed[0]]!r} at {layers[mixed[0]].path!r}."
         )
     if len(names) > 1 and isinstance(names[0], Clip):
-        path = layers[0].path
-        raise unreadable(path, module.get_submodule(path), "only limits of -1 and 1 are supported there")
+        raise ValueError(f"from_torch cannot read {layers[0].path!r}: only limits of -1 and 1 are supported there.")
     weights, biases = zip(*(layer.map.arrays() for layer in layers), strict=True)
     return weights, biases, names[0], names[-1]
 
@@ -57,7 +57,7 @@ def _layers(module, dims):
                 layers.append(_Layer(found, "identity", path))
             else:
                 layers[-1] = _Layer(last.map.then(found), "identity", path)
-            dims = found.dims
+            dims = found.dims or dims
         elif changed := reshaped(path, part, dims):
             dims = changed[0]
         elif not _is_skipped(path, part):
@@ -104,16 +104,17 @@ def _torch_activation(activation):
 
 
 def _flat_modules(module, path=""):
-    """Pairs of dotted name and leaf module, Sequentials opened in order."""
-    if not isinstance(module, nn.Sequential):
+    """Pairs of dotted name and leaf module, Sequentials opened in order and custom modules traced."""
+    if has_own_forward(module):
+        children = chain_of(module, path)
+    elif isinstance(module, nn.Sequential):
+        # With repetitions: one activation module may serve several layers, and named_children lists it once.
+        named = module.named_modules(remove_duplicate=False)
+        children = [(name, child) for name, child in named if name and "." not in name]
+    else:
         yield path, module
         return
-    if type(module).forward is not nn.Sequential.forward:
-        raise unreadable(path, module, "it defines its own forward")
-    # Children with repetitions: one activation module may serve several layers, and named_children lists it once.
-    for name, child in module.named_modules(remove_duplicate=False):
-        if not name or "." in name:
-            continue
+    for name, child in children:
         yield from _flat_modules(child, f"{path}.{name}" if path else name)
 
 
@@ -146,9 +147,6 @@ def _activation_name(path, module):
         return clip(module.min_val, module.max_val)
     kinds = {name: kind for name, kind in MODULES.items() if isinstance(kind, type) and kind is not nn.Identity}
     name = next((name for name, kind in kinds.items() if kind is type(module)), None)
-    if name is None and not type(module).__module__.startswith("torch."):
-        reason = "it defines its own forward; query it instead, with NetworkIdentifier(module).fit(X)"
-        raise unreadable(path, module, reason)
     if name is None:
         known = ", ".join(kind.__name__ for kind in (nn.Linear, *kinds.values(), nn.LeakyReLU, nn.PReLU))
         raise unreadable(path, module, f"known are {known}; {_KNOWN_OTHERS}")

@@ -38,17 +38,29 @@ class AffineMap:
         if B.ndim == 1:
             return AffineMap(A * B, self.offset * B + other.offset, other.dims, self.weighted)
         A = A[:, None] * B if A.ndim == 1 else A @ B
-        return AffineMap(A, self.offset @ B + other.offset, other.dims, self.weighted or other.weighted)
+        return AffineMap(
+            A, np.broadcast_to(self.offset, len(B)) @ B + other.offset, other.dims, self.weighted or other.weighted
+        )
 
     def arrays(self):
         """Matrix and offset."""
         return np.diag(self.matrix) if self.matrix.ndim == 1 else self.matrix, self.offset
 
 
+class Entrywise(nn.Module):
+    """``rows -> factor * rows + offset`` with constants that are broadcast to a row, or a batch of one row."""
+
+    def __init__(self, factor, offset):
+        super().__init__()
+        self.factor, self.offset = factor, offset
+
+
 def affine_map_of(path, module, dims):
     """The `AffineMap` of a module on rows of axes `dims` (None if unknown); None if it is not affine."""
     if isinstance(module, nn.Linear):
         return _linear(path, module, dims)
+    if isinstance(module, Entrywise):
+        return _entrywise(path, module, dims)
     if _is_plain(module, _BATCH_NORMS):
         return _batch_norm(path, module, dims)
     if _is_plain(module, (*_CONVOLUTIONS, *_LINEAR_MAPS)):
@@ -70,7 +82,10 @@ def reshaped(path, module, dims):
         if -1 in size and dims is None:
             raise unreadable(path, module, "the number of inputs is unknown; write the size without -1")
         known = math.prod(m for m in size if m > 0)
-        return [tuple(math.prod(dims) // known if m == -1 else m for m in size)]
+        size = tuple(math.prod(dims) // known if m == -1 else m for m in size)
+        if dims is not None and math.prod(dims) != math.prod(size):
+            raise unreadable(path, module, f"it does not keep rows of axes {dims}")
+        return [size]
     return []
 
 
@@ -82,6 +97,18 @@ def _linear(path, linear, dims):
     W = linear.weight.detach().cpu().double().numpy().T
     b = np.zeros(W.shape[1]) if linear.bias is None else linear.bias.detach().cpu().double().numpy()
     return AffineMap(W, b, (W.shape[1],))
+
+
+def _entrywise(path, module, dims):
+    """A factor and an offset per entry, or for all of them if the number of entries is unknown."""
+    factor, offset = (part.double().cpu().numpy() for part in (module.factor, module.offset))
+    sizes = np.broadcast_shapes(factor.shape, offset.shape)
+    try:
+        wanted = (1, *dims) if dims is not None else (1, max(sizes, default=1))
+        factor, offset = (np.broadcast_to(part, wanted).ravel() for part in (factor, offset))
+    except ValueError as error:
+        raise unreadable(path, module, f"constants of shape {sizes} do not fit rows of axes {dims}") from error
+    return AffineMap(factor, offset, dims or (sizes[-1:] if len(factor) > 1 else None), weighted=False)
 
 
 def _batch_norm(path, norm, dims):

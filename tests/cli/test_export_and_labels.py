@@ -33,11 +33,20 @@ def test_networks_are_exported_there_and_back(folder, capsys):
     np.testing.assert_array_equal(FeedforwardNetwork.load("again.safetensors")(X), NETWORK(X))
 
 
+def test_networks_are_exported_as_source(folder):
+    assert main(["export", "network.safetensors", "--output", "network.py", "--quiet"]) == 0
+    assert main(["export", "network.safetensors", "--output", "network.c", "--quiet"]) == 0
+    names = {}
+    exec((folder / "network.py").read_text(), names)
+    np.testing.assert_allclose([names["network"](row) for row in X[:5].tolist()], NETWORK(X[:5]), rtol=1e-14)
+    assert "void network" in (folder / "network.c").read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["absent.onnx", "--output", "new.safetensors"], "absent.onnx"),
-        (["network.safetensors", "--output", "new.pkl"], "must end in .safetensors or .onnx"),
+        (["network.safetensors", "--output", "new.pkl"], "must end in .safetensors or .onnx or .c or .py"),
         (["network.safetensors", "--output", "nowhere/new.onnx"], "no folder nowhere"),
     ],
 )

@@ -67,3 +67,17 @@ def test_a_limit_that_is_not_reached_changes_nothing(rng, own_seconds):
         NetworkCompressor(network, tol=0.1, max_seconds=seconds, random_state=0).fit(X) for seconds in (None, 1e3)
     )
     assert free.network_ == limited.network_
+
+
+def test_a_layer_that_does_nothing_goes(rng):
+    """Units that are always active pass a linear map on; one hidden layer stays in any case."""
+    network, X = relu((4, 6, 5, 2)), rng.standard_normal((200, 4))
+    first, second, last = network.biases
+    passing = network.with_parameters(network.weights, [first, second + 100.0, last])
+    smaller = without_constant_units(passing, X)
+    assert smaller.layer_widths == (6, 2)
+    np.testing.assert_allclose(smaller(X), passing(X), rtol=1e-11, atol=1e-11)
+    compressor = NetworkCompressor(passing, tol=1e-6, random_state=0).fit(X)
+    assert len(compressor.layer_widths_) == 2
+    both = passing.with_parameters(passing.weights, [passing.biases[0] + 100.0, *passing.biases[1:]])
+    assert len(without_constant_units(both, X).layer_widths) == 2

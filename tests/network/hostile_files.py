@@ -235,7 +235,11 @@ ONNX = {
     "range": without_a_step("Range", "uvw", {"u": np.array(0), "v": np.array(10**12), "w": np.array(1)}),
     "pad": without_a_step("Pad", "us", {"u": np.ones((1, 1)), "s": np.array([10**6] * 4)}),
     "one hot": without_a_step("OneHot", "uvw", {"u": np.array([1]), "v": np.array(10**12), "w": np.ones(2)}),
-    "concat of constants": without_a_step("Concat", "uu", {"u": np.ones((4, 1))}, axis=1),
+    "concat of constants": without_a_step("Concat", "u" * 1000, {"u": np.ones((4, 10_000))}, axis=1),
+    "product of constants": without_a_step("MatMul", "uv", {"u": np.ones((20000, 1)), "v": np.ones((1, 20000))}),
+    "zeros around constants": without_a_step("Pad", "up", {"u": np.ones((1, 1)), "p": np.array([0, 0, *BIG])}),
+    "a row gathered": without_a_step("Gather", "ui", {"u": np.ones((1, 20000)), "i": np.zeros(20000, dtype=int)}),
+    "slices out of nowhere": without_a_step("Slice", "uss", {"u": np.ones((4, 4)), "s": np.full(9, HUGE)}),
     "concat with itself": onnx_file([*layer(), ("Concat", "hh", "y", {"axis": HUGE})]),
     # shapes
     "reshape to 2^40": onnx_file([*layer(), ("Reshape", "hs", "y", {})], {"s": np.array([-1, 2**40, 2**40])}),

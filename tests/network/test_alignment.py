@@ -494,3 +494,51 @@ def test_tracing_leaves_the_module_alone():
     copy = traced(module, "module")
     assert module.training and not copy.training
     assert copy.conv.weight is not module.conv.weight and torch.equal(copy.conv.weight, module.conv.weight)
+
+
+# -- unequal widths and depths -----------------------------------------------------------------------------------------
+
+
+def perceptron(*widths, activation=nn.ReLU, seed=0):
+    torch.manual_seed(seed)
+    layers = [part for pair in zip(widths, widths[1:]) for part in (nn.Linear(*pair), activation())]
+    return nn.Sequential(*layers[:-1]).double()
+
+
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.Tanh])
+def test_unequal_widths(activation):
+    """Seven of ten units, in another order and, of tanh, with other signs; the module keeps its function."""
+    large, small = perceptron(5, 10, 8, 2, activation=activation), perceptron(5, 7, 8, 2, activation=activation)
+    kept, X = torch.randperm(10)[:7], torch.randn(400, 5)
+    signs = torch.tensor([1.0, -1, 1, 1, -1, -1, 1] if activation is nn.Tanh else [1.0] * 7)
+    with torch.no_grad():
+        small[0].weight[:] = signs[:, None] * large[0].weight[kept]
+        small[0].bias[:] = signs * large[0].bias[kept]
+    alignment = align_modules(large, small, X)
+    partners = alignment.permutations["0"]
+    np.testing.assert_array_equal(partners[kept], np.arange(7))
+    np.testing.assert_array_equal(alignment.signs["0"][kept], signs)
+    assert np.sum(partners < 0) == 3 and alignment.residuals["0"][kept].max() < 1e-6
+    assert np.all(alignment.residuals["0"][partners < 0] == 1.0) and np.isnan(alignment.distance)
+    assert (alignment.module(X.double()) - small(X.double())).abs().max() < 1e-12
+    assert "10        7" in str(alignment).splitlines()[1]
+
+
+@pytest.mark.parametrize("dropped", [0, 1, 2])
+def test_a_dropped_layer(dropped):
+    """The layers that are left are those of the same outputs; after the dropped one, outputs are others."""
+    widths = [5, 9, 8, 7, 2]
+    large, small = perceptron(*widths), perceptron(*widths[: dropped + 1], *widths[dropped + 2 :])
+    with torch.no_grad():
+        for k in range(dropped):
+            small[2 * k].load_state_dict(large[2 * k].state_dict())
+    alignment = align_modules(large, small, torch.randn(400, 5))
+    names = [str(2 * k) for k in range(dropped)]
+    assert [alignment.layers[name] for name in names] == names
+    assert list(alignment.layers.values()).count(None) == 1 and str(alignment).count("dropped") == 1
+    assert all(alignment.residuals[name].max() < 1e-6 for name in names)
+
+
+def test_other_graphs_need_inputs():
+    with pytest.raises(ValueError, match="different shapes: '0.weight' .* Give X to match their units by outputs"):
+        align_modules(perceptron(5, 4, 2), perceptron(5, 3, 2))

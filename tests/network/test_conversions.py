@@ -12,6 +12,7 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
+from torch.nn import functional as F
 
 from skident import NetworkIdentifier
 from skident.datasets import make_network
@@ -155,14 +156,66 @@ def _stack(*middle):
     return nn.Sequential(nn.Linear(4, 3), *middle, nn.Linear(3, 2))
 
 
+class _Custom(nn.Module):
+    """A forward of its own around layers, a matrix and buffers."""
+
+    def __init__(self, forward, training=False):
+        super().__init__()
+        torch.manual_seed(0)
+        self.inner, self.outer, self.own = nn.Linear(4, 3), nn.Linear(3, 2), forward
+        self.gate = _Gate()
+        self.matrix = nn.Parameter(torch.randn(3, 2))
+        self.register_buffer("mean", torch.randn(4))
+        self.double().train(training)
+
+    def forward(self, x):
+        return self.own(self, x)
+
+
+class _Gate(nn.Module):
+    def forward(self, x):
+        return x if x.sum() > 0 else -x
+
+
+TRACED = {
+    "scaled inputs": lambda m, x: m.outer(torch.tanh(m.inner((x - m.mean) / 2))),
+    "scaled outputs": lambda m, x: 1 - 2 * m.outer(F.silu(m.inner(-x))),
+    "a matrix": lambda m, x: F.relu(m.inner(x)) @ m.matrix.t().t() + 1,
+    "a function": lambda m, x: F.linear(F.leaky_relu(m.inner(x), 0.3), m.matrix.t()),
+    "flattened": lambda m, x: m.outer(m.inner(x.view(x.size(0), -1)).flatten(1).sigmoid()),
+    "reshaped": lambda m, x: m.outer(m.inner(x).clamp(min=0).reshape(x.shape[0], 3, 1).view(-1, 3)),
+    "dropout": lambda m, x: m.outer(F.dropout(F.gelu(m.inner(x)), 0.3, m.training)),
+}
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_from_torch_traces_custom_modules(name):
+    module, rows = _Custom(TRACED[name]), np.random.default_rng(0).standard_normal((50, 4))
+    for one in (module, nn.Sequential(nn.Identity(), module)):
+        network = FeedforwardNetwork.from_torch(one)
+        expected = one(torch.from_numpy(rows)).detach().numpy()
+        np.testing.assert_allclose(network(rows), expected, rtol=1e-12, atol=1e-13)
+
+
+UNTRACED = [
+    (_Custom(lambda m, x: m.outer(m.gate(m.inner(x)))), "traced by torch.fx, in submodule 'gate': .* control flow"),
+    (_Custom(lambda m, x: m.outer(m.inner(x)) + m.outer(m.inner(x))), "'inner_1' does not follow .*no chain"),
+    (_Custom(lambda m, x: m.outer(torch.cumsum(m.inner(x), 1))), r"'cumsum' \(cumsum\) is not an operation of layers"),
+    (_Custom(lambda m, x: 1 / m.outer(m.inner(x))), "it divides by what depends on the input"),
+    (_Custom(lambda m, x: m.inner(x).view(3, -1)), "'view' does not keep the rows of a batch"),
+    (_Custom(lambda m, x: m.outer(m.inner(x).view(-1, 5))), r"Unflatten.*does not keep rows of axes \(3,\)"),
+    (_Custom(lambda m, x: (m.inner(x), x)), "its outputs are not the values of its last layer"),
+    (_Custom(lambda m, x: F.dropout(m.inner(x), 0.3, m.training), True), r"Dropout.*call \.eval\(\)"),
+]
 UNREADABLE = [
+    *UNTRACED,
     (_stack(nn.CELU()), r"'1', CELU\(.*known are Linear, Tanh"),
     (_stack(nn.ELU(alpha=0.5)), r"'1', ELU\(.*only alpha=1"),
     (_stack(nn.Tanh(), nn.Sequential(nn.BatchNorm1d(3))), r"'2\.0', BatchNorm1d.*training mode"),
     (_stack(nn.Softplus(beta=2)), "'1', Softplus.*beta=1"),
     (_stack(nn.Softplus(threshold=5)), "threshold >= 20"),
-    (_stack(nn.Hardtanh(-2, 1)), "'1', Hardtanh.*limits of -1 and 1"),
-    (_stack(nn.ReLU6()), "'1', ReLU6"),
+    (_stack(nn.Hardtanh(-2, 1)), "'1': only limits of -1 and 1"),
+    (_stack(nn.ReLU6()), "'1': only limits"),
     (_stack(nn.Dropout(0.5)), r"'1', Dropout.*call \.eval\(\)"),
     (_stack(nn.Flatten(0)), "'1', Flatten"),
     (_stack(nn.Tanh(), nn.Sigmoid()), "'2', Sigmoid.*must follow a Linear"),

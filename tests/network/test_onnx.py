@@ -21,7 +21,7 @@ from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 from torch import nn
 
 from skident.datasets import make_network
-from skident.network import ACTIVATIONS, Activation, FeedforwardNetwork, bounded, leaky_relu
+from skident.network import ACTIVATIONS, Activation, FeedforwardNetwork, bounded, leaky_relu, with_linear_skip
 from skident.network.tabulated import tabulate
 
 X = np.random.default_rng(0).normal(size=(40, 4))
@@ -179,7 +179,7 @@ def test_classifiers_through_skl2onnx(activation, n_classes, zipmap):
 def test_what_skl2onnx_makes_of_two_outputs_is_refused():
     """It puts the two outputs of a row below each other: (2 n, 1)."""
     model = to_onnx(fitted(MLPRegressor(), np.column_stack([Y, Y])), X[:1])
-    with pytest.raises(ValueError, match=r"'Reshape' \(Reshape\): it does not keep every row of 2 entries to itself"):
+    with pytest.raises(ValueError, match=r"'Reshape' \(Reshape\): it mixes the rows of a batch"):
         FeedforwardNetwork.from_onnx(model)
 
 
@@ -336,6 +336,16 @@ READ = {
     ],
     "one unit, its axis gone": [*LAYER, ("MatMul", "hv", "a", {}), ("Squeeze", "ap", "y", {})],
     "axes come and go": [*LAYER, ("Unsqueeze", "hp", "a", {}), ("Squeeze", "ap", "g", {}), ("MatMul", "gV", "y", {})],
+    "columns picked": [("Slice", ["x", "a0", "a2", "p", ""], "u", {}), ("Gather", ["x", "picked"], "w", {"axis": 1}),
+                       ("Concat", "uw", "c", {"axis": 1}), ("MatMul", "cW", "z", {}), *LAYER[1:], *LAST],
+    "units picked backwards": [*LAYER, ("Slice", ["h", "a2", "back", "p", "step"], "q", {}), ("MatMul", "qU", "y", {})],
+    "zeros around units": [*LAYER, ("Pad", ["h", "pads"], "q", {}), ("MatMul", "qP", "y", {})],
+    "a linear branch": [*LAYER, ("MatMul", "hV", "a", {}), ("Tanh", "a", "g", {}), ("MatMul", "xW", "w", {}),
+                        ("Concat", "wg", "c", {"axis": 1}), ("MatMul", "cL", "y", {})],
+    "a matrix that is worked out": [("MatMul", "WS", "Z", {}), ("MatMul", "xZ", "z", {}), *LAYER[1:], *LAST],
+    "a shape that is worked out": [("Shape", "x", "m", {}), ("Gather", ["m", "a0"], "q", {}),
+                                   ("Concat", ["q", "a2", "a2"], "c", {"axis": 0}), ("Reshape", "xc", "u", {}),
+                                   ("Reshape", ["u", "four"], "w", {}), ("MatMul", "wW", "z", {}), *LAYER[1:], *LAST],
     "reshaped to itself": [*LAYER, ("Reshape", "hn", "g", {}), ("Identity", "g", "q", {}), ("MatMul", "qV", "y", {})],
 }  # fmt: skip
 CONSTANTS = {
@@ -351,6 +361,16 @@ CONSTANTS = {
     "v": np.ones((3, 1)),
     "p": np.array([1]),
     "n": np.array([-1, 3]),
+    "a0": np.array([0]),
+    "a2": np.array([2]),
+    "four": np.array([0, 4]),
+    "picked": np.array([3, 1]),
+    "back": np.array([-9]),
+    "step": np.array([-2]),
+    "pads": np.array([0, 1, 0, 2]),
+    "U": np.ones((2, 2)),
+    "P": np.arange(12.0).reshape(6, 2),
+    "L": np.arange(10.0).reshape(5, 2),
 }
 
 
@@ -391,6 +411,34 @@ def test_an_input_whose_width_only_the_weights_tell():
     assert FeedforwardNetwork.from_onnx(model).n_inputs == 4
 
 
+def test_inputs_without_a_batch_axis():
+    """A vector in, and matrices on either side."""
+    module = [("MatMul", "Tx", "z", {}), ("Tanh", "z", "h", {}), ("MatMul", "hV", "y", {})]
+    model = model_of(module, {"T": CONSTANTS["t"]}, shape=(4,))
+    expected = [onnx.reference.ReferenceEvaluator(model).run(None, {"x": row})[0] for row in X]
+    np.testing.assert_allclose(FeedforwardNetwork.from_onnx(model)(X), expected, rtol=1e-12, atol=1e-13)
+
+
+def test_one_input_per_column_with_labels_beside_the_logits():
+    """What pipelines of tables are converted to."""
+    nodes = [("Concat", "uvw", "x", {"axis": 1}), *LAYER, *LAST, ("ArgMax", "y", "label", {"axis": 1})]
+    model = model_of(nodes, {"W": np.arange(9.0).reshape(3, 3) / 9}, outputs=("y",))
+    model.graph.output.insert(0, helper.make_tensor_value_info("label", TensorProto.INT64, ("n", 1)))
+    del model.graph.input[:]
+    columns = [helper.make_tensor_value_info(name, TensorProto.DOUBLE, ("n", 1)) for name in "uvw"]
+    model.graph.input.extend(columns)
+    given = {name: column[:, None] for name, column in zip("uvw", X.T)}
+    expected = onnxruntime.InferenceSession(model.SerializeToString()).run(["y"], given)[0]
+    network = FeedforwardNetwork.from_onnx(model)
+    assert network.layer_widths == (3, 2)
+    np.testing.assert_allclose(network(X[:, :3]), expected, rtol=1e-12, atol=1e-13)
+
+
+def test_linear_units_round_trip():
+    network = with_linear_skip(random_network((6, 5, 2)), np.ones((4, 2)))
+    assert FeedforwardNetwork.from_onnx(network.to_onnx()) == network
+
+
 CUSTOM = ("Swish", "z", "h", {"domain": "com.example"})
 REFUSED = [
     ([*LAYER[:1], CUSTOM, *LAST], "'the_h' .Swish.: com.example.Swish is a custom operator, not one of ONNX's own"),
@@ -418,9 +466,14 @@ REFUSED = [
     ([*LAYER[:1], ("Softmax", "z", "h", {}), *LAST], r"'the_y' \(MatMul\): only what changes nothing may follow the p"),
     ([*LAYER[:1], ("Softmax", "z", "y", {"axis": 0})], r"'the_y' \(Softmax\): a softmax is read over the last axis"),
     ([*LAYER, ("Cast", "h", "g", {"to": TensorProto.INT64}), ("MatMul", "gV", "y", {})], "'the_g' .Cast.: only casts"),
-    ([*LAYER, ("Squeeze", "hq", "y", {})], r"'the_y' \(Squeeze\): it takes the batch axis away"),
-    ([*LAYER, ("Reshape", "hm", "y", {})], r"'the_y' \(Reshape\): the shape \(3, -1\) does not keep the batch axis"),
-    ([*LAYER, ("Concat", "hz", "y", {"axis": 1})], r"'the_y' \(Concat\): of several tensors only the probabilities"),
+    ([*LAYER, ("Squeeze", "hq", "y", {})], r"'the_y' \(Squeeze\): cannot select an axis"),
+    ([*LAYER, ("Reshape", "hm", "y", {})], r"'the_y' \(Reshape\): it mixes the rows of a batch"),
+    ([*LAYER, ("Concat", "hz", "y", {"axis": 0})], r"'the_y' \(Concat\): only rows of one axis"),
+    ([*LAYER, ("MatMul", "xW", "w", {}), ("Relu", "w", "g", {}), ("Concat", "hg", "y", {"axis": 1})],
+     r"'the_y' \(Concat\): of branches, one may be linear where the other has layers"),
+    ([*LAYER, ("Transpose", "h", "y", {"perm": [1, 0]})], r"'the_y' \(Transpose\): it mixes the rows of a batch"),
+    ([*LAYER, ("Shape", "h", "e", {}), ("Cast", "e", "E", {"to": TensorProto.DOUBLE}), ("Mul", "zE", "y", {})],
+     r"'the_E' \(Cast\): its value depends on the number of rows"),
     ([*LAYER[:1], ("PRelu", "zb", "h", {}), *LAST], r"'the_h' \(PRelu\): only a PRelu with one slope for all units"),
     ([*LAYER[:1], ("LeakyRelu", "z", "h", {"alpha": 1.0}), *LAST], r"'the_h' \(LeakyRelu\): negative_slope must be"),
     ([*LAYER[:1], ("Selu", "z", "h", {"alpha": 1.5}), *LAST], r"'the_h' \(Selu\): only alpha and gamma"),
@@ -467,13 +520,12 @@ def without_an_operator_s_name(model):
 
 
 BAD_MODELS = [
-    (model_of(LAYER + LAST, shape=(4,)), r"'x' must have a batch axis followed by .* its shape is \(4,\)"),
     (model_of(LAYER + LAST, shape=("D",)), r"must have a batch axis followed by axes of fixed length.*\('D',\)"),
     (model_of(LAYER + LAST, shape=("n", "h", 4)), r"axes of fixed length.*its shape is \('n', 'h', 4\)"),
     (model_of(LAYER + LAST, shape=None), "its shape is unknown"),
-    (model_of(LAYER + LAST, shape=("n", 2, 4)), r"its rows have the shape \(2, 4\) without the batch axis; Flatten"),
+    (model_of([("Gemm", "xW", "y", {})], shape=("n", 2, 4)), r"its rows have the shape \(2, 4\) without the batch"),
     (model_of([*LAYER, *LAST], outputs=("y", "h")), r"one output of real numbers, got 2: \['y', 'h'\]"),
-    (damaged(model_of(LAYER + LAST), with_two_inputs), r"reads models with one input, got 2: \['x', 'x2'\]"),
+    (damaged(model_of(LAYER + LAST), with_two_inputs), r"one input, or one per column, .* got 2: \['x', 'x2'\]"),
     (damaged(model_of(LAYER + LAST), with_integer_input), "'x' must be a tensor of real numbers"),
     (damaged(model_of(LAYER + LAST), with_a_short_tensor), "the ONNX model is damaged|tensor 'W' .* is damaged"),
     (damaged(model_of(LAYER + LAST), with_a_step_too_early), "the ONNX model is damaged"),

@@ -73,10 +73,7 @@ def test_one_input_per_column(tmp_path, monkeypatch):
     joined = ("Concat", [f"x{i}" for i in range(len(widths))], "x", {"axis": 1})
     path = written("model.onnx", [joined, *LAYERS], ["logits"], widths)
     assert np.abs(Oracle(path, 4).query_inputs(X) - LOGITS).max() < 1e-13
-    with pytest.raises(ValueError, match="query the model instead") as caught:
-        FeedforwardNetwork.from_onnx(path)
-    found = eval(re.search(r"NetworkIdentifier\(.*?\)\.fit\(X\)", str(caught.value))[0])
-    assert found.report_.exact
+    assert np.abs(FeedforwardNetwork.from_onnx(path)(X) - LOGITS).max() < 1e-13
 
 
 def test_a_module_with_its_own_forward_names_a_call_that_runs():
@@ -86,11 +83,14 @@ def test_a_module_with_its_own_forward_names_a_call_that_runs():
             self.inner, self.outer = nn.Linear(4, 5), nn.Linear(5, 2)
 
         def forward(self, x):
-            return self.outer(torch.tanh(self.inner(x)))
+            h = torch.tanh(self.inner(x))
+            return 0.5 * self.outer(h) + 0.5 * self.outer(h)
 
     torch.manual_seed(0)
     module = Net().double()
-    with pytest.raises(ValueError, match=r"cannot read Net: it defines its own forward; query it instead") as caught:
+    with pytest.raises(
+        ValueError, match=r"cannot read Net: it defines its own forward, .*; query it instead"
+    ) as caught:
         FeedforwardNetwork.from_torch(module)
     found = eval(re.search(r"NetworkIdentifier\(.*?\)\.fit\(X\)", str(caught.value))[0])
     assert found.report_.exact

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from skident.budget import check_deadline
-from skident.budget.constants import TINY
+from skident.budget.constants import EXACT_RESIDUAL, TINY
 
 __all__ = ["Crossings", "crossings"]
 
 _STEPS = 25  # to a zero (budget)
-_ROUNDING = 1e-15  # change of a position that is rounding
 
 
 class Crossings:
@@ -55,6 +54,6 @@ def crossings(prefix, unit, lines, grid, phi, tol):
         a, b = np.where(z * sign > 0, t, a), np.where(z * sign > 0, b, t)
         t = t - z / np.where(slope == 0, TINY, slope)
         t = np.where((t >= a) & (t <= b), t, 0.5 * (a + b))
-        if np.all(np.abs(t - before) <= _ROUNDING * (1.0 + np.abs(t))):
+        if np.all(np.abs(t - before) <= EXACT_RESIDUAL * (1.0 + np.abs(t))):
             break
     return Crossings(prefix, unit, lines, line, t, tol)

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from skident.budget import check_deadline
-from skident.budget.constants import TINY
+from skident.budget.constants import EXACT_RESIDUAL, TINY
 from skident.network import FeedforwardNetwork
 
 from ..constants import EXPLAINED, EXPLAINED_ERRORS, TRIES
@@ -23,7 +23,7 @@ _LEAST_CHANGE = 1e-3  # of an output by unknowns of size 1, over the largest one
 _LEAST_EXPLAINED = 0.6  # share of the outputs: at others units may be missing
 _LOSS_SCALE = 1e-3  # residual over the median one of the first guess, above which it counts by its size
 _NEAR = 1e-3  # residual over the median one of the first guess, up to which a sample is fitted exactly then
-_STEPS = 60  # of a fit (budget)
+_EVALUATIONS = 60  # of the residuals by a fit (budget)
 
 
 def close_open_parts(probe, network, levels, rng):
@@ -81,12 +81,16 @@ def _fitted(network, parts, samples, explained, rng):
 
     for start in [np.zeros(n), *rng.standard_normal((TRIES, n))]:
         check_deadline()
-        fit = least_squares(residual, start, loss="soft_l1", f_scale=_LOSS_SCALE, max_nfev=_STEPS, args=samples[:2])
+        fit = least_squares(
+            residual, start, loss="soft_l1", f_scale=_LOSS_SCALE, max_nfev=_EVALUATIONS, args=samples[:2]
+        )
         error = np.abs(_changed(network, parts, fit.x)(samples.X) - samples.F).max(axis=1)
         good = error < np.maximum(explained, _NEAR * scale)
         if np.mean(good) >= _LEAST_EXPLAINED:
             X, F, _ = samples.take(good)
-            fit = least_squares(residual, fit.x, xtol=1e-15, ftol=1e-15, gtol=None, max_nfev=_STEPS, args=(X, F))
+            fit = least_squares(
+                residual, fit.x, xtol=EXACT_RESIDUAL, ftol=EXACT_RESIDUAL, gtol=None, max_nfev=_EVALUATIONS, args=(X, F)
+            )
             if np.all(np.abs(_changed(network, parts, fit.x)(X) - F).max(axis=1) < explained[good]):
                 return fit.x, fit.jac * scale
     return None, None

@@ -104,7 +104,7 @@ class Unit:
         return True
 
     def determine(self, change, errors):
-        """Add a change (T,) of coef along V, known with errors (k,) of its parts; nothing is open then."""
+        """Add a change (T,) of coef along V, known with errors (k,) of its parts, and leave nothing open."""
         self.coef, V, self.V = self.coef + change, self.V, self.V[:, :0]
         self.learn(V.T - np.outer(V.T @ self.coef, self.coef) / (self.coef @ self.coef), errors)
         self.settle()

@@ -18,6 +18,21 @@ class _Attribute:
         self.name = name
 
 
+class _Tracer(fx.Tracer):
+    """One that knows in which submodule it stopped."""
+
+    def __init__(self):
+        super().__init__()
+        self.inside = []
+
+    def call_module(self, m, forward, args, kwargs):
+        """As torch.fx does, with the path of the submodule on a stack."""
+        self.inside.append(self.path_of_module(m))
+        value = super().call_module(m, forward, args, kwargs)
+        self.inside.pop()
+        return value
+
+
 def traced(model, name):
     """A copy of a module on the CPU in evaluation mode, with its graph; `name` is for messages."""
     if not isinstance(model, nn.Module):
@@ -29,29 +44,30 @@ def traced(model, name):
             raise ValueError(f"{name}: {path!r} has dtype {tensor.dtype}; only real numbers are supported.")
         if not torch.isfinite(tensor).all():
             raise ValueError(f"{name}: {path!r} has entries that are not finite.")
+    tracer = _Tracer()
     try:
         model = copy.deepcopy(model).cpu().eval()
-        graph = fx.Tracer().trace(model)
+        graph = tracer.trace(model)
     except Exception as error:  # any error of the module's own code on proxies
         reason = str(error).strip().splitlines() or [type(error).__name__]
-        raise ValueError(f"{name} cannot be copied and traced by torch.fx: {reason[0]}") from error
+        where = f", in submodule {tracer.inside[-1]!r}" if tracer.inside else ""
+        raise ValueError(f"{name} cannot be copied and traced by torch.fx{where}: {reason[0]}") from error
     return fx.GraphModule(model, graph)
 
 
-def check_same_graph(a, b):
-    """Refuse two traced modules that differ in more than the numbers in their tensors."""
+def difference_of_graphs(a, b):
+    """How two traced modules differ in more than the numbers in their tensors; None if they do not."""
     shapes = [{path: tuple(t.shape) for path, t in _named_tensors(module)} for module in (a, b)]
     for path in [*shapes[0], *shapes[1]]:
         one, other = (shape.get(path, "none") for shape in shapes)
         if one != other:
-            raise ValueError(f"the models have different shapes: {path!r} is {one} in model_a, {other} in model_b.")
+            return f"the models have different shapes: {path!r} is {one} in model_a, {other} in model_b."
     for one, other in zip(a.graph.nodes, b.graph.nodes):  # of unequal lengths, one's output meets another node
         signatures = _signature(a, one), _signature(b, other)
         if signatures[0] != signatures[1]:
-            raise ValueError(
-                f"the models have different graphs: node {one.name!r}, {signatures[0][0]}, in model_a, "
-                f"{other.name!r}, {signatures[1][0]}, in model_b."
-            )
+            nodes = f"node {one.name!r}, {signatures[0][0]}, in model_a, {other.name!r}, {signatures[1][0]}, in model_b"
+            return f"the models have different graphs: {nodes}."
+    return None
 
 
 def _named_tensors(model):

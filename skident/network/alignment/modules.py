@@ -7,14 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from sklearn.utils import check_random_state
-from torch import fx, nn
+from torch import nn
 
-from skident.budget.constants import CONSTANT_TOL, SAME_SINGLE
+from skident.budget.constants import SAME_SINGLE
 from skident.optim import best_of
 
-from .graph import check_same_graph, symmetry_of, traced
+from .graph import difference_of_graphs, symmetry_of, traced
 from .matching import Matching, descents
 from .symmetry import fitted_factors, moved_arrays
+from .unequal import matched_layers
+from .unit_outputs import similarities_on
+
+_RESOLUTION = 1e-7  # of residuals: root of the rounding of a correlation, of outputs in float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +37,12 @@ class ModuleAlignment:
         For every group of units that are permuted together, by the submodule that writes them first.
     signs, scales : dict of str to ndarray (m,)
         For every group of values that may be flipped or rescaled, by the submodule that writes them first.
+    layers : dict of str to (str or None)
+        The layer of model b for every group of model a; None if model b lacks it.
+    residuals : dict of str to ndarray (m,) or None
+        Of modules of unequal shapes: the share of the deviation of every unit's outputs on X that a multiple of its
+        partner leaves, 1 without a partner. `permutations` then have -1 there, `distance` is nan, and `module` has the
+        units in the order of their partners, those without one behind them.
     """
 
     module: nn.Module
@@ -41,6 +51,19 @@ class ModuleAlignment:
     permutations: dict
     signs: dict
     scales: dict
+    layers: dict | None = None
+    residuals: dict | None = None
+
+    def __str__(self):
+        rows = [("layer of a", "layer of b", "units", "matched", "median residual", "largest")]
+        for name, order in self.permutations.items():
+            found, other = order >= 0, name if self.layers is None else self.layers[name]
+            left = [] if self.residuals is None else self.residuals[name][found]
+            sizes = [np.median(left), np.max(left)] if len(left) else []
+            sizes = [f"{v:.2g}" if v > _RESOLUTION else f"<{_RESOLUTION:g}" for v in sizes] or ["-", "-"]
+            rows.append((name, other or "dropped", str(len(order)), str(int(found.sum())), *sizes))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return "\n".join("  ".join(f"{c:>{w}}" for c, w in zip(row, widths, strict=True)) for row in rows)
 
 
 def align_modules(model_a, model_b, X=None, *, n_starts=6, random_state=None):
@@ -52,7 +75,8 @@ def align_modules(model_a, model_b, X=None, *, n_starts=6, random_state=None):
     Parameters
     ----------
     model_a, model_b : torch.nn.Module
-        Same graph and shapes; neither is changed. Linear layers run along the last axis, convolutions have batches.
+        Neither is changed. Linear layers run along the last axis, convolutions have batches. With other graphs or
+        shapes, X is needed: layers are matched in their order, one may be missing, and units one to one.
     X : array-like or tensor (n, ...), or tuple of them, default=None
         Inputs, one per argument of ``forward``. If given, units are matched by the correlation of their outputs on X.
     n_starts : int, default=6
@@ -70,7 +94,7 @@ def align_modules(model_a, model_b, X=None, *, n_starts=6, random_state=None):
     ------
     ValueError
         If a model cannot be traced, units reach an operation that is not supported (the message names the node), graphs
-        or shapes differ, a model raises on X, or n_starts < 1. TypeError if a model is not a torch.nn.Module.
+        or shapes differ without X, a model raises on X, or n_starts < 1. TypeError if a model is not a torch.nn.Module.
 
     Notes
     -----
@@ -114,7 +138,10 @@ def align_modules(model_a, model_b, X=None, *, n_starts=6, random_state=None):
     if not (isinstance(n_starts, (int, np.integer)) and n_starts >= 1):
         raise ValueError(f"n_starts must be an integer >= 1, got {n_starts!r}.")
     modules = traced(model_a, "model_a"), traced(model_b, "model_b")
-    check_same_graph(*modules)
+    if difference := difference_of_graphs(*modules):
+        if X is None:
+            raise ValueError(f"{difference} Give X to match their units by outputs.")
+        return _unequal(model_b, modules, [_inputs(X, module) for module in modules])
     symmetry = symmetry_of(modules[0])
     a, b = (_arrays(module) for module in modules)
 
@@ -141,6 +168,28 @@ def align_modules(model_a, model_b, X=None, *, n_starts=6, random_state=None):
         dict(zip(symmetry.names, move[0])),
         {factor.name: np.sign(c) for factor, c in named if factor.sign},
         {factor.name: np.abs(c) for factor, c in named if factor.scale},
+    )
+
+
+def _unequal(model_b, modules, inputs):
+    """The alignment of modules with other graphs or shapes."""
+    rows, symmetry = matched_layers(inputs, modules)
+    orders = [np.arange(m) for m in symmetry.sizes]
+    for _, name, order, *_ in rows:
+        if name is not None:
+            space = symmetry.names.index(name)
+            orders[space] = np.concatenate([order[order >= 0], np.setdiff1d(orders[space], order)])
+    ones = [np.ones(symmetry.sizes[factor.space]) for factor in symmetry.factors]
+    moved = moved_arrays(symmetry, _arrays(modules[1]), orders, ones)
+    return ModuleAlignment(
+        _with_arrays(model_b, moved, {block.tensor for block in symmetry.blocks}),
+        np.nan,
+        np.nan,
+        {name: order for name, _, order, *_ in rows},
+        {name: signs for name, *_, signs in rows},
+        {},
+        {name: other for name, other, *_ in rows},
+        {name: residuals for name, _, _, residuals, _ in rows},
     )
 
 
@@ -171,54 +220,3 @@ def _inputs(X, module):
     if any(t.ndim == 0 or len(t) == 0 for t in tensors):
         raise ValueError("X has no rows.")
     return tuple(t.to(dtype) if t.is_floating_point() else t for t in tensors)
-
-
-def similarities_on(inputs, modules, symmetry):
-    """Correlations of all units of two modules over the rows of X, and over positions.
-
-    `inputs` holds X as each module takes it. Returns one dict per space, as `Matching.similarities`, summed over the
-    nodes at which units of the space appear. ValueError if a module raises on X or returns outputs that are not finite.
-    """
-    correlations = [{} for _ in symmetry.sizes]
-    runs = [_Run(module, X, f"model_{letter}") for module, X, letter in zip(modules, inputs, "ab")]
-    for nodes in zip(*(module.graph.nodes for module in modules)):
-        outputs = [run.step(node) for run, node in zip(runs, nodes)]
-        axis, entries = symmetry.values.get(nodes[0].name, (None, ()))
-        for start, space, factor in entries:
-            units = slice(start, start + symmetry.sizes[space])
-            A, B = (_standardized(Y.movedim(axis, 0)[units]) for Y in outputs)
-            character = frozenset({factor} if factor is not None and symmetry.factors[factor].sign else ())
-            correlations[space][character] = correlations[space].get(character, 0.0) + A @ B.T
-    return correlations
-
-
-def _standardized(outputs):
-    """Outputs (m, n) of units with mean zero and norm one; zeros if they are constant."""
-    Z = outputs.reshape(len(outputs), -1).double().numpy()
-    Z = Z - Z.mean(axis=1, keepdims=True)
-    norms = np.linalg.norm(Z, axis=1, keepdims=True)
-    return np.divide(Z, norms, out=np.zeros_like(Z), where=norms > CONSTANT_TOL * max(norms.max(), 1e-300))
-
-
-class _Run:
-    """Run a module node by node."""
-
-    def __init__(self, module, X, name):
-        self._name = name
-        self._interpreter = fx.Interpreter(module)
-        self._interpreter.args_iter = iter(X)
-
-    @torch.no_grad()
-    def step(self, node):
-        """Value of the next node; values that no later node needs are released."""
-        run = self._interpreter
-        try:
-            run.env[node] = value = run.run_node(node)
-        except Exception as error:  # any error of the module's own code
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise ValueError(f"X does not go through {self._name}, at node {node.name!r}: {reason}") from error
-        for needless in run.user_to_last_uses.get(node, ()):
-            del run.env[needless]
-        if isinstance(value, torch.Tensor) and not torch.isfinite(value).all():
-            raise ValueError(f"{self._name} returns outputs on X that are not finite, at node {node.name!r}.")
-        return value

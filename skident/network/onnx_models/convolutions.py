@@ -4,9 +4,9 @@ import itertools
 import math
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, eye_array, kron
 
-from .values import ENTRY, BatchTensor, unreadable
+from .values import BatchTensor, unreadable
 
 _MAX_SIZE = 2**31  # of strides, dilations, pads and kernels: their products with positions fit into int64
 _PER_POSITION = 2**10  # multiplications that pairing a position of the kernel with one output counts as (time)
@@ -66,17 +66,10 @@ def global_average_pool(step, rows):
 
 
 def _pooled(step, rows, means, out):
-    """Every channel times a sparse matrix, as a part of the matrix before, if there is one."""
+    """Every channel times a sparse matrix."""
     n = rows.dims[0]
-    if not rows.maps:
-        step.allowance.spend(step, entries=n * n * math.prod(means.shape))
-        return _with_dims(rows.flat().times_matrix(np.kron(np.eye(n), means.toarray())), (n, *out))
-    step.allowance.spend(step, work=ENTRY * len(rows.maps[-1][0]) * n * means.nnz)
-    A, c = (
-        (part.reshape(-1, means.shape[0]) @ means).reshape(*part.shape[:-1], n * means.shape[1])
-        for part in rows.maps[-1]
-    )
-    return BatchTensor((n, *out), rows.batch, rows.layers, (*rows.maps[:-1], (A, c)))
+    step.allowance.spend(step, entries=n * (means.nnz + means.shape[1]))
+    return rows.times_sparse(csr_array(kron(eye_array(n), means)), (n, *out), step)
 
 
 def _check_dims(step, rows, n_axes):

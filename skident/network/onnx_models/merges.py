@@ -4,11 +4,13 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import scipy.linalg
 
 from skident.budget.constants import SAME_SINGLE
 
 from ..activations import ACTIVATIONS, Clip, clip, get_activation, leaky_relu
-from .values import unreadable
+from ..partly_linear import partly_linear
+from .values import BatchTensor, Layer, joined, unreadable
 
 NO_BOUND = 1e30  # magnitude of a bound that stands for infinity
 
@@ -93,4 +95,32 @@ def pair_of_classes(step, parts):
         if q.layers == p.layers and p.plain and p.width == 1 and last.activation.name == "sigmoid":
             if np.all(q.scale == -1.0) and np.all(q.offset == 1.0):
                 return replace(p, layers=p.layers[:-1], maps=last.maps, classes=True)
-    raise unreadable(step, "of several tensors only the probabilities 1 - p and p of two classes are read")
+    return None
+
+
+def beside(step, u, v):
+    """Rows of u followed by those of v; what one has before layers of the other passes these by linear units."""
+    if len(u.layers) < len(v.layers):
+        order = np.roll(np.arange(u.width + v.width), u.width)
+        return beside(step, v, u).selected(order, (u.width + v.width,), step)
+    depth, n = len(v.layers), v.width
+    if u.layers[:depth] != v.layers:
+        raise unreadable(step, "of branches, one may be linear where the other has layers")
+    later, (W, b) = u.layers[depth:], _affine(step, v)
+    blocks, done = [joined(layer.maps, layer.step) for layer in later], list(v.layers)
+    if u.maps or not u.plain or not later:
+        blocks.append(_affine(step, u))
+    for i, (A, c) in enumerate(blocks):
+        rows = len(A) + n * (i > 0)
+        step.allowance.spend(step, entries=rows * (len(c) + n))
+        A = np.hstack([A, W]) if i == 0 else scipy.linalg.block_diag(A, np.eye(n))
+        maps = ((A, np.append(c, b if i == 0 else np.zeros(n))),)
+        if i < len(later):
+            done.append(Layer(maps, partly_linear(later[i].activation, n), later[i].step))
+    return BatchTensor((u.width + n,), u.batch, tuple(done), maps if len(blocks) > len(later) else ())
+
+
+def _affine(step, rows):
+    """Matrix and bias of a tensor since its last activation."""
+    step.allowance.spend(step, entries=rows.width * (1 if rows.maps else rows.width))
+    return joined((rows if rows.maps else rows.flat().times_matrix(np.eye(rows.width))).maps, step)

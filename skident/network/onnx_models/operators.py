@@ -1,14 +1,17 @@
 """ONNX operators read symbolically: each extends the affine maps and activations of a tensor so far."""
 
+import functools
 import math
 from dataclasses import replace
 
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto
+from scipy.sparse import csr_array
 
 from ..activations import SELU_ALPHA, SELU_SLOPE, get_activation, leaky_relu
 from .convolutions import average_pool, convolution, global_average_pool
-from .merges import NO_BOUND, bounded, known_activation, largest, pair_of_classes, product
+from .merges import NO_BOUND, beside, bounded, known_activation, largest, pair_of_classes, product
+from .shapes import ANY_BATCH, CONSTANTS, moved, shape_of
 from .values import BatchTensor, unreadable
 
 _ACTIVATIONS = (
@@ -23,7 +26,6 @@ _ACTIVATIONS = (
 )  # the name of the activation with a capital
 _SELU = {"alpha": SELU_ALPHA, "gamma": SELU_SLOPE}  # attributes of the operator, to float32
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE)
-_MAX_AXES = 64  # of an array of NumPy
 
 
 def apply(step, operands):
@@ -31,13 +33,19 @@ def apply(step, operands):
     rows = [operand for operand in operands if isinstance(operand, BatchTensor)]
     if any(part.classes for part in rows) and step.kind not in _PASSING:
         raise unreadable(step, "only what changes nothing may follow the probabilities of classes")
+    if step.kind not in _WITH_SHAPES and any(np.any(np.abs(part) == -ANY_BATCH) for part in _arrays(operands)):
+        raise unreadable(step, "its value depends on the number of rows")
     if not rows:
-        if step.kind not in _CONSTANTS:
+        if step.kind not in CONSTANTS:
             raise unreadable(step, "it does not depend on the model's input, and is not worked out")
-        return _CONSTANTS[step.kind](step, *operands)
+        return CONSTANTS[step.kind](step, *operands)
     if step.kind not in _ROWS:
         raise unreadable(step, "this operator is read of constants only")
     return _ROWS[step.kind](step, *operands)
+
+
+def _arrays(operands):
+    return [part for part in operands if isinstance(part, np.ndarray) and part.dtype.kind in "iuf"]
 
 
 # -- arithmetic --------------------------------------------------------------------------------------------------------
@@ -134,8 +142,21 @@ def _with_matrix(step, rows, W):
     return rows.times_matrix(W)
 
 
-def _matmul(step, rows, W):
-    return _with_matrix(step, rows, W)
+def _matmul(step, u, v):
+    rows, W = (u, v) if isinstance(u, BatchTensor) else (v, np.transpose(u))
+    dims = rows.dims
+    if len(dims) == 1 and (rows is u or rows.batch == 0):
+        return _with_matrix(step, rows, W)
+    if len(dims) < 2 or isinstance(W, BatchTensor) or rows.width is None or np.ndim(W) < 2:
+        raise unreadable(step, "a matrix product must have the rows first and a constant matrix second")
+    W = np.asarray(v if rows is u else u, dtype=np.float64)
+    if W.ndim > len(dims) and W.shape[0] > 1:
+        raise unreadable(step, f"a constant of shape {W.shape} does not fit rows of shape {dims}")
+    sizes = (*np.broadcast_shapes(dims[:-2], W.shape[-len(dims) : -2]), *map(max, dims[-2:], W.shape[-2:]))
+    step.allowance.spend(step, rows.width * math.prod(sizes) * dims[-1], entries=rows.width * math.prod(sizes))
+    basis = np.eye(rows.width).reshape(rows.width, *dims)
+    found = np.matmul(basis, W) if rows is u else np.matmul(W, basis)
+    return rows.times_sparse(csr_array(found.reshape(rows.width, -1)), found.shape[1:], step)
 
 
 def _gemm(step, rows, W, bias=None):
@@ -143,6 +164,10 @@ def _gemm(step, rows, W, bias=None):
     if read("transA", 0):
         raise unreadable(step, "transA=1 mixes the rows of a batch")
     W = W if isinstance(W, BatchTensor) or not read("transB", 0) else np.transpose(W)
+    if isinstance(rows, BatchTensor) and rows.batch == 0:
+        raise unreadable(step, "its rows have no batch axis")
+    if isinstance(rows, BatchTensor) and None not in rows.dims and math.prod(rows.dims[:-1]) == 1:
+        rows = rows.flat()  # as before operator set 7
     rows = _with_matrix(step, rows, W).scaled(read("alpha", 1.0), 0.0)
     if bias is None:
         return rows
@@ -249,97 +274,21 @@ def _dropout(step, rows, ratio=None, training=None):
     return rows
 
 
-def _reshaped(step, rows, dims):
-    """The rows with other axes, if every row keeps its entries."""
-    if rows.width is not None and (math.prod(dims) != rows.width or min(dims, default=1) < 1):
-        raise unreadable(step, f"it does not keep every row of {rows.width} entries to itself")
-    if len(dims) > _MAX_AXES:
-        raise unreadable(step, f"it makes rows of {len(dims)} axes, more than {_MAX_AXES}")
-    return replace(rows, dims=tuple(dims))
-
-
 def _flatten(step, rows):
-    if step.attributes.get("axis", 1) != 1:
-        raise unreadable(step, "only axis=1 keeps the batch axis")
-    return rows if len(rows.dims) == 1 else _reshaped(step, rows, (rows.width,))
-
-
-def _reshape(step, rows, shape=None):
-    shape = [int(m) for m in np.ravel(step.attributes.get("shape", shape))]
-    dims, known = shape[1:], math.prod(m for m in shape[1:] if m > 0)
-    if rows.width is None:
-        raise unreadable(step, "the model's input does not say how many entries a row has")
-    if shape == [-1] and rows.width == 1:
-        return _reshaped(step, rows, ())
-    if not dims or shape[0] not in (-1, 0, rows.batch) or 0 in dims[len(rows.dims) :] or shape.count(-1) > 1:
-        raise unreadable(step, f"the shape {tuple(shape)} does not keep the batch axis")
-    dims = [rows.dims[i] if m == 0 else m for i, m in enumerate(dims)]
-    return _reshaped(step, rows, [rows.width // max(1, known) if m == -1 else m for m in dims])
-
-
-def _axes(step, axes, ndim):
-    """Axes of a Squeeze or Unsqueeze as sorted numbers from 0."""
-    axes = step.attributes.get("axes", axes)
-    if axes is None:
-        raise unreadable(step, "it does not say which axes, and the batch axis may be among them")
-    axes = [int(a) for a in np.ravel(axes)]
-    if any(not -ndim <= a < ndim for a in axes):
-        raise unreadable(step, f"its axes are not among {ndim}")
-    return sorted(a % ndim for a in axes)
-
-
-def _squeeze(step, rows, axes=None):
-    axes = _axes(step, axes, 1 + len(rows.dims))
-    if 0 in axes:
-        raise unreadable(step, "it takes the batch axis away")
-    return _reshaped(step, rows, [m for i, m in enumerate(rows.dims, 1) if i not in axes])
-
-
-def _unsqueeze(step, rows, axes=None):
-    axes = np.ravel(step.attributes.get("axes", axes))[: _MAX_AXES + 1]
-    dims = list(rows.dims)
-    for axis in _axes(step, axes, 1 + len(dims) + len(axes)):
-        if axis == 0:
-            raise unreadable(step, "it puts an axis before the batch axis")
-        dims.insert(axis - 1, 1)
-    return _reshaped(step, rows, dims)
+    plain = len(rows.dims) == 1 and rows.batch != 0 and step.attributes.get("axis", 1) == 1
+    return rows if plain else moved(step, rows)
 
 
 def _concat(step, *parts):
-    if len(parts) == 1 and isinstance(parts[0], BatchTensor):
+    """Tensors side by side, or the probabilities of two classes."""
+    if len(parts) == 1:
         return parts[0]
-    if step.attributes.get("axis") not in (-1, 1) or not all(isinstance(part, BatchTensor) for part in parts):
-        raise unreadable(step, "of several tensors only the probabilities 1 - p and p of two classes are read")
-    return pair_of_classes(step, parts)
-
-
-# -- constants ---------------------------------------------------------------------------------------------------------
-
-
-def _constant(step):
-    for name in ("value", "value_float", "value_floats", "value_int", "value_ints"):
-        if name in step.attributes:
-            value = step.attributes[name]
-            return numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value)
-    raise unreadable(step, "only constants of numbers are read")
-
-
-def _constant_cast(step, value):
-    return value.astype(helper.tensor_dtype_to_np_dtype(step.attributes["to"]))
-
-
-def _constant_reshape(step, value, shape):
-    return np.reshape(value, [value.shape[i] if m == 0 else int(m) for i, m in enumerate(np.ravel(shape))])
-
-
-_ARITHMETIC = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide}
-
-
-def _constant_arithmetic(step, a, b):
-    size = math.prod(np.broadcast_shapes(a.shape, b.shape))
-    if size > max(a.size, b.size, 1):  # an outer product may fill any memory
-        raise unreadable(step, f"constants of shapes {a.shape} and {b.shape} make a larger one")
-    return _ARITHMETIC[step.kind](a, b)
+    tensors = all(isinstance(part, BatchTensor) and len(part.dims) == 1 and part.width for part in parts)
+    if not tensors or step.attributes.get("axis") not in (-1, 0 if parts[0].batch == 0 else 1):
+        raise unreadable(step, "only rows of one axis, which all depend on the model's input, are read side by side")
+    if (classes := pair_of_classes(step, parts)) is not None:
+        return classes
+    return functools.reduce(functools.partial(beside, step), parts)
 
 
 _ROWS = {
@@ -371,20 +320,11 @@ _ROWS = {
     "Cast": _cast,
     "Dropout": _dropout,
     "Flatten": _flatten,
-    "Reshape": _reshape,
-    "Squeeze": _squeeze,
-    "Unsqueeze": _unsqueeze,
     "Concat": _concat,
+    "Shape": shape_of,
+    **dict.fromkeys(("Slice", "Gather", "Pad", "Transpose", "Reshape", "Squeeze", "Unsqueeze"), moved),
 }
+_MOVES = {"Slice", "Gather", "Pad", "Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze"}
+_WITH_SHAPES = {"Constant", "Identity", "Concat", *_MOVES}  # may have the length of the batch axis among their inputs
 _PASSING = {"Identity", "ZipMap", "Cast", "Reshape", "Flatten"}
-_CONSTANTS = {
-    "Constant": _constant,
-    "Identity": _same,
-    "Cast": _constant_cast,
-    "Reshape": _constant_reshape,
-    "Transpose": lambda step, value: np.transpose(value, step.attributes.get("perm")),
-    "Neg": lambda step, value: -value,
-    **dict.fromkeys(_ARITHMETIC, _constant_arithmetic),
-    "Sqrt": lambda step, value: np.sqrt(value),
-}
-KNOWN = frozenset(_ROWS) | frozenset(_CONSTANTS)
+KNOWN = frozenset(_ROWS) | frozenset(CONSTANTS)

@@ -10,7 +10,7 @@ from skident.budget.constants import LONGEST_MESSAGE
 from ..activations import Clip, bounded
 from .files import read_model
 from .operators import KNOWN, apply
-from .values import ENTRY, Allowance, BatchTensor, Step, unreadable
+from .values import ENTRY, Allowance, BatchTensor, Step, joined, unreadable
 from .writing import read_tables
 
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -34,12 +34,13 @@ def _read(source):
     """`BatchTensor` of the output of an ONNX model, and the step that assembles it."""
     model = read_model(source)
     graph = model.graph
-    (name, rows), output = _input(graph), _output(graph)
+    output, allowance = _output(graph), Allowance(model.ByteSize())
+    inputs, rows = _inputs(graph, Step("inputs", "input", "", {}, allowance))
     _check(model)
     nodes, needed = _needed(graph, output)
-    values, allowance = _constants(graph, needed), Allowance(model.ByteSize())
+    values = _constants(graph, needed)
     nodes, tables = read_tables(nodes, values)
-    values[name] = rows
+    values |= inputs
     for node in nodes:
         step = _step(node, allowance)
         missing = [operand for operand in node.input if operand and operand not in values]
@@ -51,11 +52,12 @@ def _read(source):
         else:
             values[node.output[0]] = _applied(step, operands)
     found = values.get(output)
+    found = found.settled() if isinstance(found, BatchTensor) else found
     if not isinstance(found, BatchTensor) or not (found.layers or found.maps):
         raise ValueError(f"there is no matrix product (MatMul or Gemm) between input and output {output!r}.")
     first = (found.layers[0].maps if found.layers else found.maps)[0][0]
     if rows.width not in (None, len(first)):
-        raise ValueError(f"the model's input {name!r} has {rows.width} entries a row, but its first matrix another.")
+        raise ValueError(f"the model's input {[*inputs]} has {rows.width} entries a row, but its first matrix another.")
     return found, Step(output, "output", "", {}, allowance)
 
 
@@ -105,7 +107,7 @@ def _applied(step, operands):
         if found.maps and not any(found.maps[-1] is last for last in before):
             step.allowance.spend(step, ENTRY * found.maps[-1][0].size)
         return found
-    except (TypeError, IndexError, KeyError) as error:  # inputs or attributes that the operator does not have
+    except (TypeError, IndexError, KeyError, OverflowError) as error:  # of other inputs or attributes
         raise unreadable(step, f"its inputs are not those of this operator ({error})") from error
     except ValueError as error:
         raise error if str(error).startswith("from_onnx") else unreadable(step, str(error).rstrip(".")) from error
@@ -166,20 +168,29 @@ def _real(array, name):
     return array
 
 
-def _input(graph):
-    """Name and `BatchTensor` of the one input."""
+def _inputs(graph, step):
+    """`BatchTensor` of every input by name, and of all: there may be one input per column."""
     given = {tensor.name for tensor in graph.initializer}
-    inputs = [value for value in graph.input if value.name not in given]
-    if len(inputs) != 1:
+    values = [value for value in graph.input if value.name not in given]
+    parts = [_input(value) for value in values]
+    if not parts or len(parts) > 1 and any(part.dims != (1,) or part.batch != parts[0].batch for part in parts):
         raise ValueError(
-            f"from_onnx reads models with one input, got {len(inputs)}: {[value.name for value in inputs]}. If they "
-            "are columns, query the model instead, with NetworkIdentifier('model.onnx').fit(X): X has them in this "
-            "order."
+            f"from_onnx reads models with one input, or one per column, of shape (n, 1), got {len(values)}: "
+            f"{[value.name for value in values]}."
         )
-    name, kind = inputs[0].name, inputs[0].type.tensor_type
+    rows = parts[0] if len(parts) == 1 else BatchTensor((len(parts),), parts[0].batch)
+    columns = [rows] if len(parts) == 1 else [rows.selected(np.array([i]), (1,), step) for i in range(len(parts))]
+    return {value.name: column for value, column in zip(values, columns, strict=True)}, rows
+
+
+def _input(value):
+    """An input; without a batch axis, which it lacks if it has one axis of fixed length, its batch is 0."""
+    name, kind = value.name, value.type.tensor_type
     if kind.elem_type not in _FLOATS:
         raise ValueError(f"the model's input {name!r} must be a tensor of real numbers.")
     dims = tuple(axis.dim_value or axis.dim_param or None for axis in kind.shape.dim)
+    if len(dims) == 1 and isinstance(dims[0], int):
+        return BatchTensor(dims, 0)
     later = tuple(axis if isinstance(axis, int) else None for axis in dims[1:])
     if len(dims) < 2 or (len(dims) > 2 and None in later):
         shape = dims if kind.HasField("shape") else "unknown"
@@ -187,7 +198,7 @@ def _input(graph):
             f"the model's input {name!r} must have a batch axis followed by axes of fixed length, such as (n, D); "
             f"its shape is {shape}."
         )
-    return name, BatchTensor(later, dims[0] if isinstance(dims[0], int) else None)
+    return BatchTensor(later, dims[0] if isinstance(dims[0], int) else None)
 
 
 def _assembled(rows, step):
@@ -214,20 +225,10 @@ def _assembled(rows, step):
     if not hidden:  # no activation inside: every matrix is a linear layer
         layers = list(groups[0])
         return [W for W, _ in layers], [b for _, b in layers], "identity", output
-    layers = [_joined(maps, step) for maps in groups]
+    layers = [joined(maps, step) for maps in groups]
     return [W for W, _ in layers], [b for _, b in layers], hidden[0].activation, output
 
 
 def _is_bounded(activation, scale):
     """Whether outputs behind an activation, multiplied by `scale`, lie between two bounds."""
     return activation.name in ("tanh", "sigmoid", "erf") and bool(np.all(scale > 0.0))
-
-
-def _joined(maps, step):
-    """Matrix and bias of several affine maps in a row."""
-    W, b = maps[0]
-    for A, c in maps[1:]:
-        step.allowance.spend(step, len(W) * A.size, len(W) * A.shape[1])
-        with np.errstate(all="ignore"):  # the network's entries must be finite
-            W, b = W @ A, b @ A + c
-    return W, b
