@@ -19,10 +19,10 @@ from ..piecewise.several_outputs.shared_jacobians import Space, jacobians_at
 __all__ = ["FirstLayerSpan", "lifted"]
 
 _RADII = (1.0, 10.0, 3.0, 100.0, 30.0)  # standard deviations of random points: units that rest near the center act far
-_CLEARLY = 10.0  # errors from which a part of a gradient, or a difference of outputs, is none
+_CLEARLY = 10.0  # errors from which a difference of outputs is none
 _NARROW = 0.4  # dimension over that of the inputs up to which gradients cost less than they save
 _NARROW_DEEP = 0.85  # `_NARROW` of several hidden layers
-_SHARP = 1e-2  # error of a direction from which outputs decide nothing about those outside of the span
+_SHARP = 1e-2  # error of a direction from which it is none: outputs would decide nothing about those outside of it
 _MANY_INPUTS = 50  # from which it saves more than its checks cost
 _MANY_INPUTS_DEEP = 10  # `_MANY_INPUTS` of several hidden layers
 _CHECKS = 100  # points whose outputs must be those of their projections: a unit active at 5 % of them is not missed
@@ -137,8 +137,8 @@ class _Span:
                 most_added, points = added, ()
             elif not (points := self._where_it_fails()):
                 break
-        sharp = 0 < (r := self.Q.shape[1]) <= most and max(self.errors) < _SHARP
-        return svd(np.array(self.rows), full_matrices=False)[2][:r].T if sharp else None
+        narrow = 0 < (r := self.Q.shape[1]) <= most
+        return svd(np.array(self.rows), full_matrices=False)[2][:r].T if narrow else None
 
     def _extended(self, point):
         """Include the gradients of all outputs at a point; how many have parts outside of the span."""
@@ -150,7 +150,7 @@ class _Span:
             self.rows.append(gradient / error)
             error = np.hypot(error, np.linalg.norm(inside * self.errors))
             self.size = max(self.size, np.linalg.norm(gradient))
-            if (new := np.linalg.norm(outside)) > _CLEARLY * error:
+            if error < _SHARP * (new := np.linalg.norm(outside)):
                 self.Q = np.column_stack([self.Q, outside / new])
                 self.errors.append(error / new)
         return self.Q.shape[1] - before
