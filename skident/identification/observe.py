@@ -91,8 +91,9 @@ def _before_outputs(reduction, oracle, X, options, X_in):
     if inner.output_bounds is None:
         try:
             for reading in _plain_readings(reduction, inner, X, options):
-                activated = reading.activations[1] != "identity" or len(reading.oracle.outputs) > len(inner.outputs)
-                if activated or not isinstance(reduction, BoundedOutputs):
+                new = [box.reduction.activation for box in reading.oracle.outputs[len(inner.outputs) :]]
+                activated = any(name != "identity" for name in (reading.activations[1], *new))
+                if activated == isinstance(reduction, BoundedOutputs):
                     yield reading
         except NotIdentified:  # what comes before these outputs is no network: perhaps they are others
             pass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,14 +19,15 @@ from ..piecewise.several_outputs.shared_jacobians import Space, jacobians_at
 __all__ = ["FirstLayerSpan", "lifted"]
 
 _RADII = (1.0, 10.0, 3.0, 100.0, 30.0)  # standard deviations of random points: units that rest near the center act far
-_CLEARLY = 10.0  # errors from which a part of a gradient, or a difference of outputs, is none
+_CLEARLY = 10.0  # errors from which a difference of outputs is none
 _NARROW = 0.4  # dimension over that of the inputs up to which gradients cost less than they save
 _NARROW_DEEP = 0.85  # `_NARROW` of several hidden layers
-_SHARP = 1e-2  # error of a direction from which outputs decide nothing about those outside of the span
+_SHARP = 1e-2  # error of a direction from which it is none: outputs would decide nothing about those outside of it
 _MANY_INPUTS = 50  # from which it saves more than its checks cost
 _MANY_INPUTS_DEEP = 10  # `_MANY_INPUTS` of several hidden layers
 _CHECKS = 100  # points whose outputs must be those of their projections: a unit active at 5 % of them is not missed
-_BENT = 0.5  # share of the largest bend from which boundaries lie within a distance
+_LIMIT = 1e3  # standard deviations at which bends are those of units without biases
+_NEAR_LIMIT = 0.2  # difference of bends from these, over their size, up to which most boundaries are met at a distance
 _POOL = 60  # points for one of which the derivatives by the first layer are independent (no queries)
 _MORE_POINTS = 1.2  # outputs per direction over units of the first layer, at most (budget)
 _DETERMINED = 1e-2  # smallest singular value, columns scaled to norm 1, of points that determine all units
@@ -39,7 +39,7 @@ _CONVERGED = 1e-13  # error of outputs over their deviation that is rounding
 class FirstLayerSpan:
     """The problem in coordinates of an orthonormal `basis` (D, r) of the span of the first layer's weights.
 
-    Their unit is the distance up to which outputs bend most: boundaries may lie far outside of samples of many inputs.
+    Their unit is a distance that is large beside the biases: boundaries may lie far outside of samples of many inputs.
 
     It is exactly a network with first weights ``basis^T W``, however accurate the basis is; `invert` corrects what it
     leaves outside. About ``r / m_L`` gradients with D + 1 queries each, and ``1.2 m_1 / m_L`` with D afterwards.
@@ -66,8 +66,9 @@ class FirstLayerSpan:
         if given or limited or not oracle.accuracy.exact or oracle.precision.is_coarse_binary:
             return None
         with problem.log.stage("span of the first layer (gradients)", oracle):
-            basis = _Span(oracle, problem.rng, not get_activation(problem.activations[0]).curved).basis(narrow)
-            return None if basis is None else cls(basis, _unit(oracle, basis, problem.rng))
+            unit = _unit(oracle, problem.rng)
+            basis = _Span(oracle, problem.rng, not get_activation(problem.activations[0]).curved).basis(unit, narrow)
+            return None if basis is None else cls(basis, unit)
 
     def apply(self, problem):
         """The problem in coordinates of the basis."""
@@ -99,15 +100,17 @@ class FirstLayerSpan:
         return replace(attempt, network=network, error=error, sample=sample, extractor=None, completion=None)
 
 
-def _unit(oracle, basis, rng):
-    """The least of some distances at which outputs bend as much as at any, relative to their differences."""
-    bends, radii, n = [], np.sort(_RADII), _CHECKS // 10
-    for radius in radii:
-        U = radius * rng.standard_normal((n, basis.shape[1])) @ basis.T
-        Y, error = oracle.query(np.concatenate([U, -U, 0.0 * U[:1]]))
-        bend, change = np.abs(Y[:n] + Y[n:-1] - 2.0 * Y[-1]), np.abs(Y[:n] - Y[n:-1])
-        bends.append(np.median(bend) / max(np.median(change), TINY) if np.isfinite(error).all() else 0.0)
-    return float(radii[np.argmax(np.array(bends) >= _BENT * max(bends))])
+def _unit(oracle, rng):
+    """The least of some distances at which outputs bend almost as in the limit, where biases do not matter."""
+    E = rng.standard_normal((_CHECKS // 10, oracle.n_inputs))
+    center, radii, bends = oracle(0.0 * E[:1]), [], []
+    for radius in (*np.sort(_RADII), _LIMIT):
+        (Y, error), (opposite, e) = oracle.query(radius * E), oracle.query(-radius * E)
+        if np.isfinite([error, e]).all():  # logits may be lost
+            radii.append(radius)
+            bends.append((Y + opposite - 2.0 * center) / radius)
+    near = [np.linalg.norm(bend - bends[-1]) <= _NEAR_LIMIT * np.linalg.norm(bends[-1]) for bend in bends]
+    return float(min(radii[near.index(True)], max(_RADII))) if radii else 1.0
 
 
 class _Span:
@@ -118,12 +121,15 @@ class _Span:
         self.oracle, self.rng, self.piecewise = oracle, rng, piecewise
         self.Q, self.errors, self.rows, self.size = np.empty((D, 0)), [], [], 0.0
 
-    def basis(self, narrow=_NARROW):
-        """The basis once a Jacobian adds less than one before and outputs need no more; None if it is not narrow."""
-        D, radii, most_added, points = self.oracle.n_inputs, itertools.cycle(_RADII), 1, ()
+    def basis(self, radius=1.0, narrow=_NARROW):
+        """The basis once a Jacobian adds less than one before and outputs need no more; None if it is not narrow.
+
+        Random points are at a `radius` where units act; those that act elsewhere are at points where it fails.
+        """
+        D, most_added, points = self.oracle.n_inputs, 1, ()
         most = max(narrow, 1.0 - 1.0 / self.oracle.n_outputs) * D
         while self.Q.shape[1] <= most:
-            random = next(radii) * self.rng.standard_normal(D)
+            random = radius * self.rng.standard_normal(D)
             added = next((n for n in map(self._extended, points or (random,)) if n), 0)
             if len(points) and not added:
                 return None
@@ -131,8 +137,8 @@ class _Span:
                 most_added, points = added, ()
             elif not (points := self._where_it_fails()):
                 break
-        sharp = 0 < (r := self.Q.shape[1]) <= most and max(self.errors) < _SHARP
-        return svd(np.array(self.rows), full_matrices=False)[2][:r].T if sharp else None
+        narrow = 0 < (r := self.Q.shape[1]) <= most
+        return svd(np.array(self.rows), full_matrices=False)[2][:r].T if narrow else None
 
     def _extended(self, point):
         """Include the gradients of all outputs at a point; how many have parts outside of the span."""
@@ -144,7 +150,7 @@ class _Span:
             self.rows.append(gradient / error)
             error = np.hypot(error, np.linalg.norm(inside * self.errors))
             self.size = max(self.size, np.linalg.norm(gradient))
-            if (new := np.linalg.norm(outside)) > _CLEARLY * error:
+            if error < _SHARP * (new := np.linalg.norm(outside)):
                 self.Q = np.column_stack([self.Q, outside / new])
                 self.errors.append(error / new)
         return self.Q.shape[1] - before
