@@ -81,8 +81,8 @@ def validate_relu_layers(probe, relu_layers, samples, *, rng, n_validation, inpu
     The layers are arguments of `read_out`; None if they explain too few outputs.
     """
     engine = _Engine(probe, rng, False, None, n_validation, inputs, 0)
-    engine.samples, (layers, W, b, undetermined) = samples, relu_layers
-    readout = read_out(probe, layers, W, b, rng, undetermined=undetermined)
+    engine.samples = samples
+    readout = read_out(probe, *relu_layers, rng)
     if readout.share < LAST_SHARE:
         return None, None
     engine.take(readout, 0)

@@ -39,13 +39,9 @@ class RecoveredLayer:
 
 
 def as_relu_layers(recovered, rng):
-    """Weights and biases of all layers but the last, those of the last, and -1 where a weight of it is undetermined.
-
-    The arguments of `read_out`; the last ones (m, K) are None if all weights are known.
-    """
+    """Weights and biases of all layers but the last, and those of the last: arguments of `read_out`."""
     last = recovered[-1]
     n_inputs = last.prefix.n_inputs
     X = rng.choice(_FAR_RADII, (_N_FAR_POINTS, 1)) * rng.standard_normal((_N_FAR_POINTS, n_inputs))
     layers, lift = last.prefix.as_relu_layers(X)
-    unknown = ~np.array([unit.mask for unit in last.units]).T
-    return layers, last.weights, last.biases - lift @ last.weights, -unknown.astype(int) if unknown.any() else None
+    return layers, last.weights, last.biases - lift @ last.weights
