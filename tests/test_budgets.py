@@ -15,21 +15,21 @@ from tests.test_sizes import SOURCES, n_code_lines
 LINES = {
     "__init__": 49,
     "__main__": 3,
-    "audit": 1786,
-    "base": 626,
+    "audit": 1754,
+    "base": 589,
     "budget": 249,
     "cli": 457,
     "compression": 305,
     "datasets": 304,
     "fitting": 2300,
     "hierarchical": 2833,
-    "identification": 21767,
+    "identification": 21248,
     "inspection": 523,
     "landscape": 2810,
-    "linalg": 947,
+    "linalg": 918,
     "metrics": 231,
     "network": 4319,
-    "optim": 647,
+    "optim": 612,
     "oracle": 1575,
     "saddle": 1873,
     "samples": 3232,
@@ -48,7 +48,7 @@ KERNELS = {
     "saddle": 5,
     "samples": 17,
 }
-CONSTANTS = {"budget": 391, "design": 1836, "rounding": 195, "statistical": 234, "tuned": 33}  # by class
+CONSTANTS = {"budget": 391, "design": 1837, "rounding": 194, "statistical": 235, "tuned": 33}  # by class
 _HOMES = ("linalg", "optim", "fitting")
 _NAMES = ("lstsq", "svd", "svdvals", "pinv")
 _FREE = 0.05  # share of the room that may be free, so that not every change has to count

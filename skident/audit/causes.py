@@ -1,7 +1,5 @@
 """Ordinary causes why a black box differs from a network: each a small fit, tested on all queries."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,8 +11,6 @@ from .fitted_maps import leaky_slopes, mapped
 from .links import VALUES, Probabilities
 from .quantized import KIND
 from .randomness import dropout, normalizes_batches
-
-__all__ = ["Cause", "causes_in_calls", "causes_of", "quantized_cause"]
 
 _SCREENED = 200  # rows on which changes are compared first (budget)
 _TESTED = 12  # changes that are compared on all rows (budget)

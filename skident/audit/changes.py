@@ -1,7 +1,5 @@
 """Ordinary changes of a network that leave nothing to be fitted: what an audit compares outputs with."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,8 +11,6 @@ from skident.network.activations import ACTIVATIONS
 
 from .links import Through
 from .quantized import KIND, described, quantized_weights
-
-__all__ = ["Change", "Layers", "changes_without_fit", "permuted_inputs"]
 
 _MANTISSAS = {"float16": 11, "bfloat16": 8, "TF32": 11}  # bits of a number
 _MOST_SWAPPED = 64  # columns of which all pairs are tried (budget)

@@ -1,15 +1,11 @@
 """Which weights or units of a known network are changed, if the outputs of a black box differ."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import linalg
 
 from skident.budget.constants import EXACT_RANK_TOL, FEW_STEPS, MOST_WORK
-
-__all__ = ["Explanation", "explain_differences"]
 
 _TRIED = 12  # parameters that are tried one by one, those first that go best with the differences
 _UNITS_TRIED = 6  # units that are tried as a whole, at least

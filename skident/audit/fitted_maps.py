@@ -1,7 +1,5 @@
 """Scales and offsets of inputs and outputs, and slopes of a leaky ReLU, that explain how outputs differ."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,8 +11,6 @@ from skident.optim import DenseJacobian, levenberg_marquardt
 
 from .changes import Change
 from .links import VALUES
-
-__all__ = ["leaky_slopes", "mapped"]
 
 _OUTPUTS_PER_NUMBER = 4  # that is fitted, of which half decide
 _FEWEST_OUTPUTS = 400  # on which a map is fitted (budget)

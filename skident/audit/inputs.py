@@ -1,15 +1,11 @@
 """Inputs of an audit: for every hidden unit of the reference, points at which it varies."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from skident.budget.constants import STEPS
 from skident.network import calculus, get_activation
-
-__all__ = ["InputBox", "candidate_inputs", "chosen_inputs", "inputs_on_both_sides"]
 
 _FLAT = 1e-3  # slope, beside the largest one, of a unit that rests or saturates
 _CLEAR = 0.1  # of the way from the least to the largest effect, by which a unit shows, or rests

@@ -1,12 +1,8 @@
 """What an audit compares: a network's outputs, centered logits, or class probabilities."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.oracle import probabilities_from_logits
-
-__all__ = ["CENTERED_LOGITS", "VALUES", "Probabilities", "Through", "logits_within"]
 
 
 class _Values:

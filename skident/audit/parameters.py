@@ -1,14 +1,10 @@
 """Effect of every weight and bias on the outputs of a network, to first order."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.network import calculus
 
 from .links import VALUES
-
-__all__ = ["ParameterEffects"]
 
 _ROUNDED = 2.0**-25 / np.sqrt(3.0)  # standard deviation of the relative rounding of a number to float32, at least
 _CHUNK_BYTES = 2**26  # of a block of derivatives (memory)

@@ -1,7 +1,5 @@
 """Quantized copies of a known network: read from ONNX files and torch modules, or simulated."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass, replace
 
@@ -10,8 +8,6 @@ import numpy as np
 from skident.network import FeedforwardNetwork
 from skident.network.activations import alike
 from skident.oracle.black_box import is_onnx_model, is_torch_module
-
-__all__ = ["KIND", "described", "quantized_copy", "quantized_weights"]
 
 KIND = "quantized reference"  # of a cause
 

@@ -1,14 +1,10 @@
 """Dynamically quantized torch modules; imported when one is audited."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np
 import torch
 from torch import nn
-
-__all__ = ["dequantized_module", "in_float32"]
 
 
 def dequantized_module(module):

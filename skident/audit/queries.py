@@ -1,7 +1,5 @@
 """Queries of an audit, the outputs, and their precision."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,8 +12,6 @@ from .inputs import InputBox, candidate_inputs, chosen_inputs, inputs_on_both_si
 from .links import CENTERED_LOGITS, VALUES, Probabilities, logits_within
 from .parameters import ParameterEffects
 from .rounding import Arithmetic, numbers_of, rounding_of_outputs
-
-__all__ = ["FEWEST_ROWS", "Queries"]
 
 PROBE_ROWS = 4  # rows queried as one batch; the first half of them again, one at a time
 _HALF = PROBE_ROWS // 2

@@ -1,13 +1,9 @@
 """Causes that show in calls rather than in outputs: batch normalization in training mode, dropout."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import EXACT_RANK_TOL
 from skident.network import calculus
-
-__all__ = ["dropout", "normalizes_batches"]
 
 
 def normalizes_batches(Y, tolerance):

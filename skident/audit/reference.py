@@ -1,7 +1,5 @@
 """The known network of an audit, and what of it a black box's outputs are compared with."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,8 +16,6 @@ from skident.oracle.black_box import (
 )
 
 from .links import VALUES, Probabilities
-
-__all__ = ["Reference", "in_single", "method_of"]
 
 _AS_LOGITS = 0.1  # mean difference, over the deviation of the logits, of outputs that lack their softmax
 

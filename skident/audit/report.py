@@ -1,7 +1,5 @@
 """The report of an audit: verdict, differences, and what would have been missed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from math import ceil, floor, log10
 
@@ -10,8 +8,6 @@ import numpy as np
 from skident.base.report import ReportMixin
 
 from .quantized import KIND
-
-__all__ = ["IDENTICAL", "AuditReport", "Difference"]
 
 IDENTICAL = "identical files"  # the kind of an audit that needs no query
 

@@ -1,14 +1,10 @@
 """By how much two evaluations of the same network may differ."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 
 from skident.oracle import Precision, precision_of
-
-__all__ = ["Arithmetic", "numbers_of", "rounding_of_outputs"]
 
 _DOUBLE = 2.0**-53  # relative rounding of float64
 _SINGLE = 2.0**-24  # relative rounding of float32

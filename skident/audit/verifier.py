@@ -1,7 +1,5 @@
 """The estimator of an audit."""
 
-from __future__ import annotations
-
 from numbers import Integral
 
 from sklearn.utils import check_random_state
@@ -13,8 +11,6 @@ from skident.optim import one_thread
 from skident.oracle.black_box import named_rows, resolve_black_box
 
 from .verify import verify_same
-
-__all__ = ["NetworkVerifier"]
 
 
 class NetworkVerifier(Estimator):

@@ -1,7 +1,5 @@
 """A black box compared with a network whose weights are known."""
 
-from __future__ import annotations
-
 import numpy as np
 from sklearn.utils import check_random_state
 
@@ -16,8 +14,6 @@ from .quantized import quantized_copy
 from .queries import FEWEST_ROWS, Queries
 from .reference import Reference, in_single, method_of
 from .report import IDENTICAL, AuditReport, Difference
-
-__all__ = ["verify_same"]
 
 _CHANGE = 0.01  # relative change of one weight that an audit must be able to detect
 _LEAST_POWER = 0.01  # share of the weights for which it must: if for fewer, most other networks would pass as it

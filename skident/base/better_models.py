@@ -1,7 +1,5 @@
 """One comparison for all estimators of tables: linear and kernel models and boosting on the same held-out samples."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 
@@ -13,8 +11,6 @@ from skident.budget.constants import FEWEST_COMPARED, LARGEST_ORDER, N_FOLDS, SC
 
 from .kernel_reference import is_significantly_better, kernel_residuals
 from .linear_reference import logistic_errors
-
-__all__ = ["BetterModel", "better_model"]
 
 _FEWEST_OF_TREES = 100  # below, none with boosting: leaves of 20 samples are a fifth of them
 _BOOSTING = {"learning_rate": 0.2, "max_iter": 60, "random_state": 0}  # 60 trees at twice the usual rate (budget)

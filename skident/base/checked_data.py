@@ -1,7 +1,5 @@
 """The entry of X and y into every estimator: checked by scikit-learn, and copied once into C order."""
 
-from __future__ import annotations
-
 import numpy as np
 from sklearn.utils.validation import _check_sample_weight, check_array, validate_data
 
@@ -9,8 +7,6 @@ from skident.budget.constants import FEW_ROUNDINGS
 from skident.oracle.black_box import as_frame, resolve_response
 
 from .parameters import check_numbers, check_targets
-
-__all__ = ["checked_data", "checked_model_data", "checked_samples", "checked_weights", "merged_order", "merged_samples"]
 
 # Largest weight, and the smallest one is its inverse: sums of weights and their squares are finite.
 _LARGE_WEIGHT = 1e50

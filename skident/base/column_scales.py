@@ -1,14 +1,10 @@
 """Scales of input columns that separate classes best: standard deviations, with or without a common floor."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import SCORE_ERRORS
 
 from .kernel_reference import kernel_squared_errors
-
-__all__ = ["scales_for_classes"]
 
 _MAX_SAMPLES = 300  # on which the scales are compared: an eigendecomposition of that order (budget)
 _MIN_SAMPLES = 30  # below which errors are too uncertain to compare

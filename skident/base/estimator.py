@@ -1,13 +1,9 @@
 """The base classes of all estimators, whose pickles name their format."""
 
-from __future__ import annotations
-
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from .report import fit_report
-
-__all__ = ["Estimator", "ReportedEstimator"]
 
 _FORMAT = 1  # of pickles; raised when parameters or attributes change their names
 

@@ -1,12 +1,8 @@
 """The range of the training inputs, outside which fits to noisy samples predict constants."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import RANGE_MARGIN
-
-__all__ = ["input_range"]
 
 
 def input_range(X, margin=RANGE_MARGIN):

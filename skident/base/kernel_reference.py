@@ -1,14 +1,10 @@
 """Kernel ridge regression: its errors on samples left out, as a reference for other fits."""
 
-from __future__ import annotations
-
 import numpy as np
 from sklearn.metrics.pairwise import euclidean_distances
 
 from skident.linalg import column_units
 from skident.linalg.kernel_ridge import fold_residuals, ridge_path
-
-__all__ = ["is_significantly_better", "kernel_residuals", "kernel_squared_errors"]
 
 _WIDTHS = (0.3, 1.0)  # factors of the squared distance over its mean: kernels of two widths
 _RIDGES = np.logspace(-4, 1.5, 12)  # relative to the mean diagonal of the kernel

@@ -1,7 +1,5 @@
 """Linear models: their scores on held-out samples, as a reference for other fits."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np
@@ -9,8 +7,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-
-__all__ = ["linear_accuracy", "linear_r2", "logistic_errors"]
 
 _ALPHAS = np.logspace(-3, 3, 7)  # ridges tried, for standardized columns: from almost none to almost constant fits
 

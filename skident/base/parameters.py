@@ -1,7 +1,5 @@
 """Constraints and checks of the parameters that the estimators share."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 from numbers import Integral, Real
 
@@ -14,21 +12,6 @@ from sklearn.utils.validation import check_array
 
 from skident.linalg import column_units
 from skident.network import ACTIVATIONS
-
-__all__ = [
-    "ACTIVATION_CHOICES",
-    "AT_LEAST_ONE",
-    "CLASS_WEIGHT",
-    "Interval",
-    "POSITIVE",
-    "StrOptions",
-    "center_and_scale",
-    "check_layer_widths",
-    "check_magnitudes",
-    "check_numbers",
-    "check_targets",
-    "forgotten_on_error",
-]
 
 ACTIVATION_CHOICES = StrOptions({*ACTIVATIONS, "logistic"})
 POSITIVE = Interval(Real, 0, None, closed="neither")

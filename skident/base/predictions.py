@@ -1,7 +1,5 @@
 """Predict methods and tags of estimators whose result is a `network_`: values, labels, probabilities."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import log_softmax
@@ -14,8 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 from skident.base.checked_data import checked_data
 from skident.oracle import probabilities_from_logits
 from skident.oracle.black_box import needs_targets, resolve_response
-
-__all__ = ["NetworkPredictions", "added_constants", "in_shape_of_targets"]
 
 
 def added_constants(F, labels, weights):

@@ -1,13 +1,9 @@
 """A log of stages: seconds, queries and residual of each, with progress bars on demand."""
 
-from __future__ import annotations
-
 import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-
-__all__ = ["Stage", "StageLog"]
 
 _SOON = 5.0  # seconds left below which no estimate is displayed
 _MINUTES = 90.0  # seconds left from which on it is in minutes

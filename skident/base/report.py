@@ -1,7 +1,5 @@
 """What reports have in common: a finding, a table, and both as HTML for notebooks, in light and dark."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields, is_dataclass, make_dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -10,8 +8,6 @@ from html import escape
 import numpy as np
 
 from .progress import Stage
-
-__all__ = ["ReportMixin", "StageReport", "fit_report", "table_html", "table_lines"]
 
 _TABLE = "border-collapse: collapse; margin: 0.5em 0"  # no colors: those of the notebook hold, light or dark
 _CELL = "padding: 0.1em 0.8em; text-align: {}"

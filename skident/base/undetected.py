@@ -1,10 +1,6 @@
 """The share of inputs on which a model may differ although no held-out sample does."""
 
-from __future__ import annotations
-
 import numpy as np
-
-__all__ = ["CONFIDENCE", "undetected_share"]
 
 CONFIDENCE = 0.999  # probability that a stated share holds (statistics: one wrong statement in 1,000 fits)
 

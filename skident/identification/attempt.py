@@ -1,7 +1,5 @@
 """What one step recovered: its polish, and its error on held-out samples."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,14 +13,6 @@ from skident.oracle import OutOfBudgetError
 
 from .completion import NetworkCompletion
 from .extractor import EntangledWeightExtractor
-
-__all__ = [
-    "Attempt",
-    "design_where_units_vary",
-    "max_error_over_deviation",
-    "polished_attempt",
-    "relative_to_deviation",
-]
 
 _CONVERGED = 1e-9  # relative residual of a polish that fits its own outputs: rounding of its steps, ten times
 _CLASSIFIER_ERROR = 1e-12  # error from which a classifier is polished again: it is steep where few outputs are

@@ -1,7 +1,5 @@
 """Network completion: from projections on entangled weights to a network, as a scikit-learn regressor."""
 
-from __future__ import annotations
-
 import re
 import warnings
 
@@ -34,8 +32,6 @@ from .hessians.completion_problem import (
     completion_starts,
     mixing_matrices,
 )
-
-__all__ = ["NetworkCompletion"]
 
 # Steps or epochs; budget. Descent converges linearly: the paper's experiments take some 1,000 epochs.
 _DEFAULT_ITERATIONS = {"lm": 200, "gd": 1000, "adam": 1000}

@@ -1,7 +1,5 @@
 """Constants that several stages of identification share, each with unit and reason."""
 
-from __future__ import annotations
-
 # Share of a unit's predicted points that outputs confirm: units behind it hide some where they are inactive.
 APART = 1e-3  # sine or distance from which two directions or points are not one
 CANDIDATES = 30  # points among which the one farthest from activation boundaries is chosen

@@ -1,7 +1,5 @@
 """Validation beyond held-out samples: far outputs, plateaus and the clip that explains them, undetermined weights."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget import check_deadline
@@ -14,15 +12,6 @@ from .constants import AT_ONCE
 from .problem import NOISE_STDS
 from .query_points import evenly_spaced_rows, unit_rows
 from .reductions.outputs import has_skip
-
-__all__ = [
-    "ROUNDING_STDS",
-    "TIMES_TOL",
-    "contradiction",
-    "errors_over_deviation",
-    "undetermined_signs",
-    "undetermined_weights",
-]
 
 _NEXT = 3.0  # standard deviations at which a network must still meet the tolerance
 _NEXT_ROWS = 100  # rows there (budget)

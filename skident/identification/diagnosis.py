@@ -1,7 +1,5 @@
 """Messages: what happened, the likely cause, and a call that runs; from what the model's outputs show."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 
 import numpy as np
@@ -11,16 +9,6 @@ from skident.oracle import BlackBoxError, NotIdentified, OutOfBudgetError
 from skident.oracle.clipping import detect_clipped_inputs
 
 from .valid_range import LISTED_INPUTS, find_sentinel, find_valid_range
-
-__all__ = [
-    "budget_named",
-    "clipping_hint",
-    "explained",
-    "probability_hint",
-    "range_named",
-    "refuse_sentinel",
-    "warning_of",
-]
 
 _PROBABILITY_SUM = 1e-6  # deviation from 1 of the sum of outputs that look like probabilities (float32 rounding)
 _CLIPPED_SHARE = 0.5  # share of clipped inputs from which a model clips its inputs: single ones may just be unused

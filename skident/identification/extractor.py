@@ -1,7 +1,5 @@
 """Entangled weights of a network that can only be queried, as a scikit-learn transformer."""
 
-from __future__ import annotations
-
 import warnings
 from numbers import Integral
 
@@ -48,8 +46,6 @@ from .hessians.subspace import (
 )
 from .query_points import unit_rows
 from .saturating.first_layer import first_layer_as_stated, stated_architecture
-
-__all__ = ["EntangledWeightExtractor"]
 
 # Smallest `independence` of right weights. Measured at D = 50: 0.5, 0.3 and 0.01 for m = 200, 400, 500 (weights right),
 # 5e-5 and less from m = 550 (most weights wrong).

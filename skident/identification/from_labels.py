@@ -1,7 +1,5 @@
 """Identification from labels alone: logits of the boundary become a network in raw inputs, with its report."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.base.progress import StageLog
@@ -16,8 +14,6 @@ from .piecewise.boundary.checks import contradicting_labels
 from .piecewise.boundary.engine import identify_logits
 from .piecewise.boundary.labels import Labels
 from .report import IdentificationReport
-
-__all__ = ["network_from_labels"]
 
 _SIGN_TOL = 1e-7  # of the linear parts of logits, over their size, that signs of units must explain
 _SLOPE_TOL = 1e-8  # of the linear parts over those of ReLU, beyond which units are leaky (rounding)

@@ -1,7 +1,5 @@
 """Held-out samples beyond those of the problem: one per ten queries spent, also where recovered units change."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,8 +12,6 @@ from skident.oracle import BlackBoxError, OutOfBudgetError, probability_error
 from .contradictions import ROUNDING_STDS, TIMES_TOL, errors_over_deviation
 from .problem import NOISE_STDS
 from .query_points import evenly_spaced_rows
-
-__all__ = ["PROBABILITY_TOL", "FurtherSamples", "compare_further"]
 
 PROBABILITY_TOL = 100.0  # error of a probability, in units of `tol`, below which a classifier is exact
 _PER_QUERY = 0.1  # samples per query spent before (budget)

@@ -1,7 +1,5 @@
 """Recovery of all weights of a network from queries: the estimator."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from numbers import Integral
@@ -42,8 +40,6 @@ from .reductions.outputs import has_skip, refuse_refuted, with_outputs
 from .report import ReportInNotebooks, report_of
 from .solve import solve
 from .validate import validate
-
-__all__ = ["NetworkIdentifier"]
 
 
 class NetworkIdentifier(ReportInNotebooks, NetworkPredictions, Estimator):

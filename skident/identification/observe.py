@@ -1,7 +1,5 @@
 """What outputs show before any method: usable samples, activations, clips; each reading of them poses a problem."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -34,8 +32,6 @@ from .problem import HeldOut, Pipeline, Problem
 from .query_points import evenly_spaced_rows, held_out_points, must_stay_near_center, samples_in_range
 from .reductions.one_output import standardized, through_one
 from .reductions.outputs import KINDS, ActivatedOutputs, BoundedOutputs, ClippedOutputs, LinearSkip, SigmoidOutputs
-
-__all__ = ["Reading", "sharp_bends_of", "observe", "pose", "refuse", "refuse_large_batches"]
 
 _NEAR = 100.0  # distance, in sqrt(D) standard deviations, within which plateaus are searched first
 _DETECTION_QUERIES = 500  # of the detection of activations at least, of linear outputs; most units take 1,200

@@ -1,7 +1,5 @@
 """Options of `NetworkIdentifier` that few people change."""
 
-from __future__ import annotations
-
 import difflib
 from numbers import Integral
 
@@ -10,8 +8,6 @@ from skident.base.parameters import AT_LEAST_ONE, Interval, StrOptions
 
 from .completion import NetworkCompletion
 from .extractor import EntangledWeightExtractor
-
-__all__ = ["IdentifierOptions"]
 
 
 class IdentifierOptions(Estimator):

@@ -1,7 +1,5 @@
 """Standard errors of the recovered weights and biases, in the model's own inputs and outputs."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.fitting.design import design_points
@@ -10,8 +8,6 @@ from skident.fitting.polish import NOISY_OUTPUTS
 from skident.fitting.standard_errors import standard_errors
 from skident.network import change_inputs
 from skident.oracle import NotIdentified, OutOfBudgetError
-
-__all__ = ["standard_errors_of"]
 
 _MAX_PARAMETERS = 6000  # parameters up to which standard errors are computed (budget): 10 s for 3200, 50 s for 5700
 _MIN_NOISE = 0.5  # share of the measured noise that standard errors assume at least: short lines determine it to 15 %

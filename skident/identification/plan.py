@@ -26,8 +26,6 @@ from .methods import (
 )
 from .problem import Problem
 
-__all__ = ["Method", "Step", "plan"]
-
 
 class Method(Protocol):
     """A way to recover a network."""

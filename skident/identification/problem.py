@@ -1,7 +1,5 @@
 """The problem that methods solve: which model is queried, what is sought, what is held out, what is allowed."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -20,8 +18,6 @@ from .completion import NetworkCompletion
 from .constants import SEARCH_SHARE
 from .extractor import EntangledWeightExtractor
 from .options import IdentifierOptions
-
-__all__ = ["NOISE_STDS", "HeldOut", "Options", "Pipeline", "Problem"]
 
 NOISE_STDS = 20.0  # largest error on held-out samples that noise explains, in standard deviations of the noise
 _BOUNDS = 2.0  # bounds of a logit's error that a right network explains: one of the output, one of the fit

@@ -1,21 +1,8 @@
 """Points that are queried: within the input range, held-out points, spheres, tangents of hyperplanes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.network import get_activation
-
-__all__ = [
-    "evenly_spaced_rows",
-    "held_out_points",
-    "must_stay_near_center",
-    "query_block",
-    "random_sphere",
-    "random_tangents",
-    "samples_in_range",
-    "unit_rows",
-]
 
 _FIRST_RADIUS = 3e4  # first radius of the search for saturation, in units of sqrt(D) standard deviations
 

@@ -1,7 +1,5 @@
 """The report of an identification: result of the validation, plan, stages; as a table, HTML and a picture."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,8 +9,6 @@ from skident.base.undetected import CONFIDENCE, undetected_share
 from skident.linalg import column_units
 
 from .exact_bits.bits import Bits
-
-__all__ = ["IdentificationReport", "ReportInNotebooks", "report_of"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,7 +1,5 @@
 """Run the methods of a plan in order until a recovered network explains the outputs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from skident.budget import MemoryLimitError
@@ -9,8 +7,6 @@ from skident.oracle import NotIdentified, OutOfBudgetError
 
 from .attempt import Attempt
 from .methods.first_layer import FirstLayerCache
-
-__all__ = ["Result", "State", "solve"]
 
 _NOT_APPLICABLE = "does not apply"
 _USELESS = 0.1  # error of a network of unknown depth from a fallback, above which it explains too little

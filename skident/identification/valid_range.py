@@ -1,7 +1,5 @@
 """Where a model returns valid outputs: a box around the samples, beyond which it raises or returns a sentinel value."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.optim import bisect
@@ -9,8 +7,6 @@ from skident.oracle import BlackBoxError
 
 from .constants import FARTHEST, FARTHEST_HALF
 from .query_points import evenly_spaced_rows
-
-__all__ = ["LISTED_INPUTS", "find_sentinel", "find_valid_range"]
 
 LISTED_INPUTS = 16  # inputs up to which borders are searched, and stated, one by one (budget)
 _ROWS = 100  # samples whose outputs are tested (budget)

@@ -1,7 +1,5 @@
 """Validation of the best attempt: held-out samples, redundant units, contradictions; exact, agreeing, or neither."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, field, replace
 
@@ -18,8 +16,6 @@ from .further_samples import PROBABILITY_TOL, FurtherSamples, compare_further
 from .problem import Problem
 from .query_points import evenly_spaced_rows
 from .solve import Result
-
-__all__ = ["Validation", "validate"]
 
 _GRACE = 1.0  # seconds beyond max_seconds for the validation (budget)
 _PROBABILITY_SAMPLES = 100  # samples of X on which probabilities are compared (budget)

@@ -1,12 +1,8 @@
 """Mean and standard deviation of columns, without overflow."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import CONSTANT_TOL
-
-__all__ = ["column_units", "root_mean_squares"]
 
 
 def column_units(A, constant=1.0, weights=None):

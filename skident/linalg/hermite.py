@@ -4,13 +4,9 @@ The k-th Hermite tensor ``He_k(x)`` is ``(-1)^k D^k gamma(x) / gamma(x)`` with t
 a_i indices i is ``prod_i He_{a_i}(x_i)``. The coefficient tensors of a function are ``T_k = E[f(x) He_k(x)]``.
 """
 
-from __future__ import annotations
-
 from array_api_compat import array_namespace, device
 
 from .packing import check_order, floats, like, packing, packing_weights
-
-__all__ = ["hermite_features", "hermite_polynomials"]
 
 
 def hermite_polynomials(degree, x):

@@ -1,12 +1,8 @@
 """Kernel ridge regression for all ridges of a path, with the residuals of samples left out, alone or by folds."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import MIN_GAP
-
-__all__ = ["fold_residuals", "ridge_path"]
 
 
 def ridge_path(kernel, Y, ridges, *, intercept=False, roots=None):

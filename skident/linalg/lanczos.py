@@ -1,10 +1,6 @@
 """Lanczos: the smallest eigenvalue of a symmetric operator known by its products."""
 
-from __future__ import annotations
-
 import numpy as np
-
-__all__ = ["lanczos"]
 
 
 def lanczos(product, shape, starts, max_products=400, tol=1e-9):

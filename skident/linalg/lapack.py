@@ -4,8 +4,6 @@ One call of LAPACK cannot be interrupted. So every stage calls these, and a loop
 its own. The operations are those of Golub and Van Loan (2013), tables 5.5.1 and 8.6.1, up to a factor of two.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 

@@ -1,12 +1,8 @@
 """Coefficient tensors of Hermite expansions, of orders two to four, from sums over samples."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from .symmetric_tensors import pack_entries
-
-__all__ = ["hermite_tensors", "moment_sums"]
 
 
 def moment_sums(Z, r):

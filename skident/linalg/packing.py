@@ -1,15 +1,11 @@
 """How the entries of symmetric tensors are packed: positions, weights, and how orders are made of each other."""
 
-from __future__ import annotations
-
 import functools
 import math
 from numbers import Integral
 
 import numpy as np
 from array_api_compat import array_namespace, device, is_numpy_namespace
-
-__all__ = ["check_order", "floats", "like", "merger", "n_symmetric_entries", "packing", "packing_weights"]
 
 
 def n_symmetric_entries(n_features, order):

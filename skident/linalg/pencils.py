@@ -3,8 +3,6 @@
 Factors are columns. Everything here is NumPy: general eigenvectors are no part of the array API.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from numbers import Integral
@@ -17,8 +15,6 @@ from skident.budget.constants import EXACT_RANK_TOL, MATRIX_ENTRIES
 
 from . import lapack
 from .singular_values import svd
-
-__all__ = ["JennrichFactors", "JointPencil", "jennrich", "joint_pencil"]
 
 _N_REFINED = 3  # draws that get Newton steps (budget)
 _SHORT_STEP = 1e-9  # length of a Newton step after which the next one, its square, is rounding

@@ -1,7 +1,5 @@
 """Rank-one matrices in a subspace of symmetric matrices: the batched subspace power method."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +11,6 @@ from skident.budget import check_deadline
 from skident.budget import chunk_bytes as default_chunk_bytes
 
 from .symmetric import _triangle_like, n_free_entries, svec_outer
-
-__all__ = ["RankOneOptions", "RankOneSearch", "find_rank_one", "projection_norms", "subspace_power_iteration"]
 
 # Copies of one fixed point agree to the iteration's tolerance, different ones differ by far more than this angle.
 _SAME_COSINE = 1.0 - 1e-3

@@ -1,14 +1,10 @@
 """Products of entries of a vector, such as all those of different entries; vectors whose products lie in a subspace."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget import check_deadline
 
 from . import lapack
-
-__all__ = ["products_of_entries", "vectors_of_products"]
 
 _ROUNDS = 14  # of starts (budget)
 _STRICT = 0.05  # of the farthest distance, in the first round: the nearest ones come first

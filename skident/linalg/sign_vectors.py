@@ -1,7 +1,5 @@
 """Sign vectors that solve linear equations: enumeration, meet in the middle, lattice reduction."""
 
-from __future__ import annotations
-
 import itertools
 
 import flint
@@ -13,8 +11,6 @@ from skident.budget.constants import MOST_FLIPS, ROOT_RANK_TOL
 
 from . import lapack
 from .singular_values import svd
-
-__all__ = ["UndecidedSignsError", "flippable_units", "nearest_signs", "solve_signs"]
 
 _PIVOT_ERRORS = 4.0  # errors of the equations that a pivot must exceed: a smaller one leaves its sign open
 _MAX_ENUMERATED = 14  # free signs enumerated at once: 2^14 combinations

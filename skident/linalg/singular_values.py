@@ -1,15 +1,11 @@
 """Singular value decompositions that end where divide and conquer does not."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import scipy.linalg
 
 from skident.budget import check_deadline
-
-__all__ = ["SVD_FLOPS", "inverse_and_null", "svd"]
 
 SVD_FLOPS = 10.0  # operations of a decomposition, over m n min(m, n) (Golub and Van Loan 2013, table 8.6.1)
 

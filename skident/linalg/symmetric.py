@@ -5,15 +5,11 @@ row with the off-diagonal entries times ``sqrt(2)``, so that Frobenius products 
 dimension m is an orthonormal basis ``U`` (q, m).
 """
 
-from __future__ import annotations
-
 import functools
 import math
 
 import numpy as np
 from array_api_compat import array_namespace, device, is_numpy_namespace
-
-__all__ = ["DeficientRankError", "leading_subspace", "n_free_entries", "smat", "svec", "svec_outer"]
 
 _SQRT_2 = math.sqrt(2.0)  # weight of off-diagonal entries, which a symmetric matrix has twice
 _RANK_ROUNDINGS = 50.0  # eps of the largest eigenvalue of a Gram matrix that are rounding: singular values below 1e-7

@@ -1,7 +1,5 @@
 """Symmetric powers of vectors in a subspace of symmetric tensors of any order."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 
@@ -9,8 +7,6 @@ import numpy as np
 
 from .packing import packing_weights
 from .products import vectors_of_products
-
-__all__ = ["SymmetricPowers", "find_symmetric_powers"]
 
 _FARTHEST = 3e-3  # distance from the subspace beyond which a power is not one of it, unless another one is given
 

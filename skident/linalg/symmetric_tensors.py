@@ -6,14 +6,10 @@ that it stands for. Dot products of packed vectors are then inner products of te
 order-0 tensor has one entry.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from array_api_compat import array_namespace, device
 
 from .packing import check_order, floats, like, merger, n_symmetric_entries, packing, packing_weights
-
-__all__ = ["contract_symmetric", "flatten_symmetric", "symmetric_power"]
 
 
 def _check_packed(packed, n_features, order):

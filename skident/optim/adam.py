@@ -1,10 +1,6 @@
 """Adam (Kingma and Ba, 2015) on arrays in single precision, and batches of rows for it."""
 
-from __future__ import annotations
-
 import numpy as np
-
-__all__ = ["Adam", "batches"]
 
 _MOMENTUM = 0.9  # decay of the first moments (its default)
 _SQUARES = 0.99  # decay of the second moments (0.999 by default; batches are few)

@@ -1,7 +1,5 @@
 """Levenberg-Marquardt for many small least-squares problems at once, each with its own damping and end."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, field
 
@@ -12,8 +10,6 @@ from skident.budget.constants import TINY
 
 from .levenberg_marquardt import GROWTH, damping_after
 from .work_budget import WorkBudget
-
-__all__ = ["BatchedNormalEquations", "BatchedResult", "Ending", "batched_levenberg_marquardt"]
 
 
 @dataclass(frozen=True)

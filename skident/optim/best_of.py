@@ -1,10 +1,6 @@
 """The best of several starts."""
 
-from __future__ import annotations
-
 import math
-
-__all__ = ["best_of"]
 
 
 def best_of(attempts, cost, enough=None):

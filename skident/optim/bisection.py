@@ -1,10 +1,6 @@
 """Bisection of many intervals at once for the place where a condition begins to hold."""
 
-from __future__ import annotations
-
 import numpy as np
-
-__all__ = ["bisect"]
 
 
 def bisect(holds, low, high, n_steps):

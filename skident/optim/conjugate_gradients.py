@@ -1,13 +1,9 @@
 """Conjugate gradients for symmetric systems known by their products."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
 from skident.budget import check_deadline
-
-__all__ = ["LinearSolution", "conjugate_gradients"]
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,7 @@
 """Cholesky factors of matrices that are positive semidefinite up to rounding."""
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.linalg
-
-__all__ = ["damped_cholesky", "factor_in_place"]
 
 _DAMPING_GROWTH = 10.0  # of the damping if the matrix is not positive definite
 _BLOCK = 256  # rows of a triangle that are copied at a time: they fit the cache

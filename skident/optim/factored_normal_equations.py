@@ -1,7 +1,5 @@
 """Gauss-Newton steps by conjugate gradients, preconditioned by the Cholesky factor of an earlier step."""
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.linalg
 
@@ -10,8 +8,6 @@ from skident.budget.constants import NORM_FLOOR, NULL_EIGENVALUE
 
 from .conjugate_gradients import conjugate_gradients
 from .damped_cholesky import factor_in_place
-
-__all__ = ["FactoredNormalEquations", "KeptFactor"]
 
 _MIN_DAMPING_SINGLE = 1e-6  # `NULL_EIGENVALUE` in single precision
 _STALE_DAMPING = 10.0  # factor by which the damping may exceed that of the factor

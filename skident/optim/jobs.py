@@ -1,7 +1,5 @@
 """Parallel work by joblib, in threads, in processes or on a cluster, with the same results to the last bit."""
 
-from __future__ import annotations
-
 import functools
 
 from joblib import Parallel, cpu_count, delayed, effective_n_jobs, wrap_non_picklable_objects
@@ -10,8 +8,6 @@ from joblib.parallel import get_active_backend
 from skident.budget import with_budget
 
 from .threads import limited_blas, one_blas_thread
-
-__all__ = ["in_order"]
 
 
 def in_order(function, pieces, n_jobs=None, *, prefer=None):

@@ -1,7 +1,5 @@
 """Levenberg-Marquardt: damped Gauss-Newton steps from normal equations, a Jacobian, or products alone."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,17 +12,6 @@ from skident.budget import MemoryLimitError, OutOfBudgetError, check_deadline
 from skident.budget.constants import NORM_FLOOR
 
 from .conjugate_gradients import conjugate_gradients
-
-__all__ = [
-    "GROWTH",
-    "DenseJacobian",
-    "DenseNormalEquations",
-    "KrylovNormalEquations",
-    "LeastSquaresResult",
-    "damping_after",
-    "give_up_when_slow",
-    "levenberg_marquardt",
-]
 
 GROWTH = 2.0  # of the damping after a rejected step; doubled at every further one (Nielsen, 1999)
 _LEAST_SHRINKAGE = 0.1  # of the damping after a step that the linear model predicted exactly

@@ -1,14 +1,10 @@
 """Projected ascent on products of unit spheres, many starts at once."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any
 
 from array_api_compat import array_namespace
-
-__all__ = ["SphereAscentResult", "sphere_ascent", "unit_norm"]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """Threads of the linear algebra: one for small matrices, all of them for large ones."""
 
-from __future__ import annotations
-
 import functools
 import math
 import sys
@@ -10,8 +8,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from threadpoolctl import ThreadpoolController
-
-__all__ = ["LARGE_PRODUCT", "all_threads", "gram_work", "limited_blas", "one_blas_thread", "one_thread"]
 
 # Floating-point operations of one product from which a second thread pays even beside other work: about 0.1 s of one
 # core. A product of a millisecond waits longer for a thread that the scheduler has taken away than it takes.

@@ -1,7 +1,5 @@
 """Variable projection: separable least squares ``min_{x, C} ||Phi(x) C - Y||`` with the coefficients C eliminated."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -10,8 +8,6 @@ from skident.budget.constants import FEW_ROUNDINGS
 
 from .batched_levenberg_marquardt import BatchedNormalEquations
 from .levenberg_marquardt import DenseNormalEquations
-
-__all__ = ["BatchedSeparableProblem", "LinearFit", "SeparableProblem", "fit_coefficients"]
 
 # Smallest diagonal entry of R, relative to the largest, from which columns are independent: far above rounding. Below,
 # singular values decide.

@@ -1,12 +1,8 @@
 """A budget of work for a fit, counted in products, so that the same data give the same result on every machine."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np
-
-__all__ = ["WorkBudget"]
 
 _STEP = 1e6  # products in the time that the rest of a step takes: 0.3 ms of one core
 

@@ -1,7 +1,5 @@
 """Probabilities that were calibrated behind a classifier: steps of isotonic regression, or two levels of a sigmoid."""
 
-from __future__ import annotations
-
 import numpy as np
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
@@ -12,8 +10,6 @@ from ..query_points import query_block
 from .jumps import find_jumps
 from .other_models import OtherModel
 from .sharp_bends import count_sharp_bends
-
-__all__ = ["declared_calibration", "recognize_calibration"]
 
 _PLACES = 400  # at which outputs are compared over a short step (budget)
 _STEP = 1e-7  # standard deviations of that step: ReLU and tanh units change by 1e-8 and more

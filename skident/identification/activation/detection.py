@@ -1,7 +1,5 @@
 """Detection of the hidden and output activation of a black box from its outputs far out, with doubts."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
@@ -14,8 +12,6 @@ from .growth import classify_near_center, growth, is_linear_far_out, polynomial_
 from .intervals import find_interval, growing_profile, settling_profile
 from .outputs import OutputEvidence, PreActivationOracle, detect_output_activation
 from .windows import shape_in_windows
-
-__all__ = ["ActivationEvidence", "between_plateaus", "detect_activation", "detect_within_range"]
 
 _VOTES = 2  # units whose profiles must agree
 _MAX_LINES = 15  # searched for them; budget

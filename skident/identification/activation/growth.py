@@ -1,7 +1,5 @@
 """Behavior of outputs along lines: growth far out, polynomial degree, and linearity near the center."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.polynomial import chebyshev
 
@@ -10,8 +8,6 @@ from skident.linalg import lapack
 
 from ..constants import LINE_POINTS
 from ..query_points import query_block
-
-__all__ = ["NOISE_SIGMAS", "classify_near_center", "growth", "is_linear_far_out", "polynomial_degree"]
 
 # Standard deviations of noise that no difference of a few outputs exceeds, even if the noise has heavy tails.
 NOISE_SIGMAS = 16.0

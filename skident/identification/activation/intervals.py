@@ -1,7 +1,5 @@
 """The interval of a far line on which one hidden unit varies, and its activation from the profile there."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,8 +10,6 @@ from skident.network import get_activation
 from ..asymptotes.profiles import Profile, profile_residual
 from ..constants import MANY_ROUNDINGS
 from .growth import NOISE_SIGMAS
-
-__all__ = ["GROWING", "Interval", "find_interval", "growing_profile", "settling_profile"]
 
 _DISTANCE = 1e4  # of the line from the center, in sqrt(D) standard deviations: units are some 1e-4 of it wide
 _HALF_LENGTH = 3.0  # half length of the line, in units of that distance: crosses nine hyperplanes in ten

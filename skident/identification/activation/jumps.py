@@ -1,15 +1,11 @@
 """Jumps of the outputs on lines near the center: where they are, along which inputs, and what lies between them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..constants import INPUT_REACH, LINE_POINTS
 from ..query_points import query_block
-
-__all__ = ["Jumps", "find_jumps", "is_piecewise_constant", "spacing_of_thresholds"]
 
 _LINES = 8  # through samples of X (budget)
 _STANDS_OUT = 0.2  # share of a change that those beside it do not have, of a jump; smooth units have 0.1 per interval

@@ -1,12 +1,8 @@
 """A linear function beside units that settle: the gradient far out, where every unit is constant."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..constants import FARTHEST, SAME
-
-__all__ = ["far_linear_part"]
 
 _STEP = 1e-2  # of the differences, over the distance: a unit changes on one in some hundred, and rounding stays 1e-14
 _POINTS = 8  # at which gradients are compared (budget: 2 D queries each)

@@ -1,7 +1,5 @@
 """Models that are no feedforward networks, named from their outputs: trees, neighbors, kernels, splines, and others."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +9,6 @@ from ..query_points import query_block
 from .growth import NOISE_SIGMAS, polynomial_degree
 from .intervals import GROWING
 from .jumps import find_jumps, is_piecewise_constant, spacing_of_thresholds
-
-__all__ = ["CLEAR", "OtherModel", "discrete_columns", "recognize_labels", "recognize_other_model"]
 
 CLEAR = ("identity", "tanh", "erf", "relu", *GROWING)  # that no other kind of model shows
 _LABEL_ROWS = 200  # rows of X whose outputs decide whether they are labels (budget)

@@ -1,7 +1,5 @@
 """Detection of the outputs' activation (linear, tanh, sigmoid, softmax), and the values before it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,8 +12,6 @@ from skident.oracle.black_box import refuse_batch_dependence
 
 from ..constants import VERY_FAR
 from .growth import NOISE_SIGMAS, classify_near_center
-
-__all__ = ["INVERSES", "OutputEvidence", "PreActivationOracle", "detect_output_activation", "inverse"]
 
 _SPREADS = (1.0, 3.0, 30.0, 1e4, 1e5)  # standard deviations of the inputs, near the center and far out
 _FARTHEST_SHARES = (1.0, 1.0, 1.0, 0.1, 1.0)  # of the farthest distance, at which they end

@@ -1,12 +1,8 @@
 """Clipped outputs: extreme outputs that repeat exactly, and that the outputs reach at full rate."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.optim import bisect
-
-__all__ = ["clipped_range"]
 
 _SCREENING_LINES = 2  # from samples near the center to a plateau; they settle most plateaus that are no clips
 _DECIDING_LINES = 6  # more of them, for those that remain

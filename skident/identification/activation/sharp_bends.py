@@ -1,7 +1,5 @@
 """Outputs that are curved and have sharp bends: max pooling, or ReLU units, in front of smooth units."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import ROUNDS
@@ -9,8 +7,6 @@ from skident.budget.constants import ROUNDS
 from ..constants import INPUT_REACH
 from ..query_points import query_block
 from .other_models import OtherModel
-
-__all__ = ["count_sharp_bends", "recognize_sharp_bends"]
 
 _LINES = 12  # near the center (budget)
 _POINTS = 129  # per line

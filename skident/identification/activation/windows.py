@@ -1,14 +1,10 @@
 """Whether rounded outputs are piecewise linear, from second differences in short windows near the center."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..constants import SECOND_DIFFERENCE, STRAIGHT
 from ..query_points import query_block
 from .growth import is_linear_far_out
-
-__all__ = ["shape_in_windows"]
 
 _N_WINDOWS = 400  # a share of 0.25 is known to 0.02
 _HALF_LENGTH = 0.01  # in sqrt(D) standard deviations; 64 + 64 ReLU units leave half of such windows straight

@@ -5,8 +5,6 @@ any positive scale. Where a line crosses the activation boundary of one unit far
 profile there has the width and the position of this unit.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -18,8 +16,6 @@ from skident.oracle import NotIdentified
 
 from .profiles import DISTANCE, Crossing, limits_of, zero_and_slope
 from .table import measured_activation
-
-__all__ = ["network_from_limit"]
 
 _PAIRS = 600  # of points on both sides of a unit's boundary, among which crossings are chosen
 _BISECTIONS = 60  # of the way between them: to rounding

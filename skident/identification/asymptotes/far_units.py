@@ -1,7 +1,5 @@
 """Units of one hidden layer far from the center, where those that grow linearly are ReLU units up to rounding."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,8 +9,6 @@ from ..piecewise.kernel.lines import Table
 from ..piecewise.kernel.output_error import probe_of
 from ..piecewise.shallow.inexact import find_from_inexact_outputs
 from ..piecewise.shallow.line_search import LineSearch
-
-__all__ = ["FARTHEST_LINE", "FarUnits", "find_far_units"]
 
 _DISTANCE = 1e6  # of the lines, in standard deviations: a unit bends over 1e-6 of it, and float32 leaves 1e-7
 FARTHEST_LINE = 1.1 * _DISTANCE * FAR_REACH  # query, in sqrt(D) standard deviations

@@ -1,7 +1,5 @@
 """Norms, positions and activation of units whose hyperplanes are known, from outputs near the center."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,8 +16,6 @@ from skident.oracle import NotIdentified
 
 from ..constants import NORM_SPREAD
 from .profiles import limits_of
-
-__all__ = ["fit_near_center"]
 
 _STARTS = (0.3, 1.0, 3.0, 10.0)  # norms of units at the start, in pre-activations per standard deviation
 _FIRST_STEPS = 10  # of every start, after which the best one goes on

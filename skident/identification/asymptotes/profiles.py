@@ -1,7 +1,5 @@
 """The profile of one unit across its boundary far out, where all others are linear or zero: its zero and its norm."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,17 +9,6 @@ from skident.budget import check_deadline
 from skident.network.tabulated import Tabulated
 
 from ..constants import FAR_LEFT
-
-__all__ = [
-    "DISTANCE",
-    "Crossing",
-    "Profile",
-    "limits_of",
-    "profile_at",
-    "profile_residual",
-    "shape_of",
-    "zero_and_slope",
-]
 
 DISTANCE = 1e5  # of the crossings, in sqrt(D) standard deviations: the other units are linear or zero there
 _CLEAR = 0.4  # of the distance to the next boundary that a profile covers

@@ -1,7 +1,5 @@
 """The activation of units that grow linearly, from the profile of one unit far out: its name, or a table of it."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.network import get_activation
@@ -9,8 +7,6 @@ from skident.network.tabulated import tabulate
 from skident.oracle import NotIdentified
 
 from .profiles import DISTANCE, profile_at, profile_residual, shape_of
-
-__all__ = ["measured_activation"]
 
 _HEIGHT = 0.25  # largest difference of a table from its two lines: sets the scale of its argument; GELU has 0.17
 _VISIBLE = 30.0  # roundings by which outputs leave the lines where the unit bends

@@ -1,7 +1,5 @@
 """A polish of a network on the outputs that determine its parameters best, those of nearly equal units included."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import EPS
@@ -11,8 +9,6 @@ from skident.fitting.robust_polish import robust_polish
 from skident.fitting.rounding import rounding_std
 from skident.network import change_inputs
 from skident.oracle import OutOfBudgetError
-
-__all__ = ["polished_for_bits"]
 
 _LEVERAGE_PARAMETERS = 3000  # up to which rows are chosen by leverage (budget): 40 s
 _MAX_PARAMETERS = 10_000  # of a polished network (budget): a matrix of 0.8 GB, 20 s

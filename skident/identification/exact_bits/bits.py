@@ -1,10 +1,6 @@
 """How many parameters of a network are certain to the last bit."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-
-__all__ = ["LEAST_LOG10_ODDS", "Bits"]
 
 LEAST_LOG10_ODDS = -99.0  # smallest reported odds: the distribution of errors is unknown beyond
 

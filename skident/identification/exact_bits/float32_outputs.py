@@ -1,14 +1,10 @@
 """Bits of an identified network from further outputs in float32: queries, tests on new outputs, and the summary."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from .bits import LEAST_LOG10_ODDS, Bits
 from .single_precision import BLOCK, bits_from_outputs, neighbors_differ
 from .summation import rounded_to_single
-
-__all__ = ["round_from_single", "why_not_from_single"]
 
 _NEW_OUTPUTS = 13 * BLOCK  # that must all be equal: 106,496
 _SPREAD = 2.0  # of their inputs, in standard deviations of the samples

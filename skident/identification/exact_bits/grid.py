@@ -3,28 +3,11 @@
 Exponents are unbounded here: multiplying a ReLU unit by a power of two changes no bit of a mantissa.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 
 from skident.budget.constants import EPS
-
-__all__ = [
-    "FAR_OFF",
-    "FORMAT_DIGITS",
-    "INFORMATIVE",
-    "PROBABLY_OFF",
-    "RELATIVE_ERRORS",
-    "WITHIN",
-    "Evidence",
-    "distances",
-    "evidence_of",
-    "integer_multiples",
-    "nearest",
-    "spacing",
-]
 
 FORMAT_DIGITS = {"float32": 24, "float16": 11, "bfloat16": 8}  # binary digits of a mantissa, the leading one included
 

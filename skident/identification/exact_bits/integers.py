@@ -1,12 +1,8 @@
 """Real estimates with a full covariance rounded to numbers of a binary format."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from .grid import nearest, spacing
-
-__all__ = ["bootstrapped"]
 
 
 def bootstrapped(values, covariance, digits):

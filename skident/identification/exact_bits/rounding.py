@@ -1,7 +1,5 @@
 """Round the weights of a network, layer by layer, to numbers of a binary format where the evidence allows."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,8 +8,6 @@ from skident.network import FeedforwardNetwork
 
 from .grid import FAR_OFF, INFORMATIVE, WITHIN, distances, evidence_of, integer_multiples, nearest, spacing
 from .unit_scale import scale_of_unit
-
-__all__ = ["MAX_LOG_ODDS", "Layer", "RoundedNetwork", "log_odds_of_neighbors", "round_network", "with_layers"]
 
 _MIN_NATS = 30.0  # evidence that the weights of a network lie on the grid at all: one false network in 1e13
 _MIN_MORE_NATS = 10.0  # evidence for the weights or biases of a layer, once other parameters lie on the grid

@@ -1,7 +1,5 @@
 """The weights of a model that computes in float32, to the last bit, from its outputs in float32 alone."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,8 +14,6 @@ from skident.network.calculus import flatten_parameters, unflatten_parameters
 from .grid import FORMAT_DIGITS, spacing
 from .integers import bootstrapped
 from .summation import Summation, find_summation, leaf_order
-
-__all__ = ["BLOCK", "Emulation", "SinglePrecisionFit", "bits_from_outputs", "neighbors_differ"]
 
 BLOCK = 8192  # rows per call: the rounding of a matrix product may depend on their number
 _DIGITS = FORMAT_DIGITS["float32"]

@@ -1,7 +1,5 @@
 """Rounding of an identified network to a number format, and the summary of how many of its bits are certain."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.fitting.standard_errors import parameter_jacobian
@@ -13,8 +11,6 @@ from .bits import LEAST_LOG10_ODDS, Bits
 from .float32_outputs import round_from_single, why_not_from_single
 from .grid import FAR_OFF, FORMAT_DIGITS, INFORMATIVE, PROBABLY_OFF, WITHIN, distances, nearest, spacing
 from .rounding import MAX_LOG_ODDS, Layer, log_odds_of_neighbors, round_network, with_layers
-
-__all__ = ["round_to_format", "round_validated"]
 
 _OUTPUTS_PER_UNKNOWN = 4  # held-out outputs per remaining parameter from which these are fitted again
 _MAX_REMAINING = 500  # parameters that are fitted again (budget: their dense Jacobian on the held-out samples)

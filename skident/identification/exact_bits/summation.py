@@ -1,13 +1,9 @@
 """The order in which a model adds the terms of its output in single precision, read off the rounding errors."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-
-__all__ = ["BIAS", "Summation", "find_summation", "leaf_order", "rounded_to_single"]
 
 BIAS = -1  # the term that is no unit's
 _SHARES = (0.5, 1.5)  # of its size with which a rounding error is in the outputs: 1 with the right weights

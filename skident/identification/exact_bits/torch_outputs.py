@@ -1,13 +1,9 @@
 """Outputs of a network in float32 as torch computes them on this machine."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 
 from .single_precision import BLOCK
-
-__all__ = ["emulate_torch"]
 
 
 def emulate_torch(network, X):

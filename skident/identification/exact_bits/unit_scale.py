@@ -1,13 +1,9 @@
 """The scale at which the weights of a ReLU unit are numbers of a binary format."""
 
-from __future__ import annotations
-
 import flint
 import numpy as np
 
 from .grid import FAR_OFF, INFORMATIVE, RELATIVE_ERRORS, Evidence, distances, evidence_of, integer_multiples, spacing
-
-__all__ = ["at_power_of_two", "scale_of_unit"]
 
 _MAX_ENTRIES = 6  # entries of a unit in the lattice: 2 to 4 determine its scale (budget)
 _LATTICE_BITS = 20  # binary digits of lattice entries behind the point: rounding far below their tolerance of 1

@@ -1,7 +1,5 @@
 """The parametrized network of eq. (18) of Fiedler et al. as a torch module, for gradient descent and Adam."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

@@ -1,7 +1,5 @@
 """Network completion: scales and biases from projections on the entangled weights, from several starts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,17 +13,6 @@ from skident.network import Architecture
 from skident.network.calculus import forward, forward_jets, output_sensitivities
 from skident.optim import DenseNormalEquations, SeparableProblem, best_of, levenberg_marquardt
 from skident.oracle import NotIdentified
-
-__all__ = [
-    "Completed",
-    "CompletionProblem",
-    "FTOL",
-    "best_completion",
-    "completion_starts",
-    "fit_hidden_layer",
-    "mixing_matrices",
-    "solve_completion",
-]
 
 FTOL = 1e-6  # relative decrease of the cost that ends a completion: the polish that follows converges faster
 _NAMES = {"T": "scales", "tau": "biases", "R": "rescales"}  # of the kinds of parameters

@@ -1,7 +1,5 @@
 """Layer of every entangled weight (Algorithms 4 and 5 of Fiedler et al. 2021), and the last layer from the Jacobian."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -13,16 +11,6 @@ from skident.oracle import NotIdentified
 
 from ..query_points import unit_rows
 from .subspace import last_layer_visible, n_visible, sample_hessians
-
-__all__ = [
-    "assign_layers",
-    "detect_first_layer",
-    "detect_last_layer",
-    "last_layer_from_jacobian",
-    "match_directions",
-    "refuse_one_output",
-    "weight_names",
-]
 
 _CONSTANT_SIGMAS = 4.0  # errors of a gradient below which an output is constant
 _MAX_POINTS = 100  # tried for one where all outputs change; budget

@@ -1,7 +1,5 @@
 """Entangled weights near a point: the span of their outer products, and its rank-one matrices (Algorithms 1-3)."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, field
 
@@ -25,21 +23,6 @@ from skident.optim import one_blas_thread
 from skident.oracle import NotIdentified
 
 from ..query_points import random_sphere
-
-__all__ = [
-    "EntangledWeights",
-    "HessianSearch",
-    "check_visible",
-    "cluster_directions",
-    "entangled_subspace",
-    "find_entangled_weights",
-    "independence",
-    "last_layer_visible",
-    "n_visible",
-    "sample_hessians",
-    "spectral_drop",
-    "subspace_in_units",
-]
 
 _SHARES = 16  # of points, to be shared out among jobs
 _STEP_TOL = 1e-8  # length of a step at which a start of the power method has converged: root of eps

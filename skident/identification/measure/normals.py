@@ -5,8 +5,6 @@ normal, summed over the bends. As many bends may share two Jacobians as their ju
 outputs; those with known normals are subtracted.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget import chunks
@@ -15,8 +13,6 @@ from skident.linalg import lapack, svd
 
 from ..constants import SHORTER
 from .outputs import SIGNIFICANCE
-
-__all__ = ["jacobians", "share_jacobians"]
 
 _STEP = 0.25  # of a difference over half the free length of the line
 _MOST_STEPS = 5  # tried (budget)

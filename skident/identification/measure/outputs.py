@@ -1,10 +1,6 @@
 """Outputs in units of their spread with standard errors."""
 
-from __future__ import annotations
-
 import numpy as np
-
-__all__ = ["PAIR_SHARE", "SIGNIFICANCE", "Outputs"]
 
 SIGNIFICANCE = 8.0  # standard errors of every decision: chance is 1e-15
 PAIR_SHARE = 0.02  # distance of a pair of queries of a scan over the width of its interval

@@ -1,15 +1,11 @@
 """The critical points of a model on lines: positions, jumps and normals, kept for ever, each with its error."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..piecewise.kernel.lines import Segments
 from .normals import share_jacobians
 from .outputs import SIGNIFICANCE
 from .scan import Bends, Runs, scan
-
-__all__ = ["Record", "between", "line_grid", "through"]
 
 _JITTER = 0.3  # of a node over its distance from the next one
 _DEAD_ERRORS = 4.0  # errors of the outputs that a constant run may change by, over its length

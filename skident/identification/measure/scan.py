@@ -5,8 +5,6 @@ split. A bend counts only if the outputs follow both pieces right beside the mee
 pass one test at the point where their outer pieces meet, if that is outside of both.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,8 +14,6 @@ from skident.oracle import NotIdentified
 
 from ..piecewise.kernel.lines import Table, meeting_point
 from .outputs import SIGNIFICANCE
-
-__all__ = ["Bends", "Gaps", "Runs", "scan"]
 
 _MOST_BENDS = 1000  # per line (budget)
 _PAIRS_PER_BEND = 4  # that it takes at most, on average

@@ -1,7 +1,5 @@
 """One hidden layer of units that are linear at large inputs, from outputs with errors."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.network import get_activation
@@ -12,8 +10,6 @@ from ..asymptotes.far_units import FARTHEST_LINE, find_far_units
 from ..asymptotes.near_fit import fit_near_center
 from ..attempt import polished_attempt
 from ..constants import TRIES
-
-__all__ = ["ALONE", "LINEAR_FAR_OUT", "METHOD", "raise_unless_followed"]
 
 LINEAR_FAR_OUT = GROWING
 ALONE = "no other method applies"

@@ -1,7 +1,5 @@
 """Saturating networks of unknown depth and widths: candidates with one more hidden layer at a time."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, replace
 
@@ -22,8 +20,6 @@ from .hidden_coordinates import square_view, two_layers_in_hidden_coordinates
 from .saturating import FEW_UNITS, View, exact_view, fit_view, vertices_suffice
 from .second_layer import ROUTE as second_layer_route
 from .second_layer import second_layer_from_faces, second_layer_from_fit
-
-__all__ = ["METHOD", "VARIANTS", "minimal_attempt"]
 
 _POLISHABLE = 1e-4  # relative residual that errors of the first layer may leave and the polish removes
 _POLISHABLE_NOISY = 1e-2  # `_POLISHABLE` with noise

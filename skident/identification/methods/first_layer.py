@@ -1,7 +1,5 @@
 """The first layer at large inputs, recovered once for all steps that share it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -11,8 +9,6 @@ from skident.oracle import NotIdentified
 
 from ..constants import MIN_OUTPUTS
 from ..saturating.first_layer import find_first_layer
-
-__all__ = ["FirstLayerCache"]
 
 # From which directions of groups of units, corrected, need far fewer queries than those of single ones.
 _MANY_INPUTS = 200

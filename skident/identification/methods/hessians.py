@@ -1,7 +1,5 @@
 """Identification near the data: entangled weights from Hessians, completion, polish (Fiedler et al., Section 3)."""
 
-from __future__ import annotations
-
 import functools
 import warnings
 
@@ -16,8 +14,6 @@ from skident.network import FeedforwardNetwork, change_inputs
 from skident.optim import best_of
 
 from ..attempt import polished_attempt
-
-__all__ = ["METHOD", "variants"]
 
 _RESTARTS = 5  # starts of the completion beside the first (about one in five ends in a local minimum, one output)
 _COMPLETION_FAILED = 0.1  # relative residual from which the completion, not the polish, limits the error

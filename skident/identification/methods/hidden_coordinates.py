@@ -1,7 +1,5 @@
 """Three hidden layers: those after the first one in the coordinates of its outputs."""
 
-from __future__ import annotations
-
 from skident.oracle import BlackBoxError, NotIdentified
 
 from ..attempt import polished_attempt
@@ -10,8 +8,6 @@ from ..smooth.hidden_coordinates.coordinates import HiddenModel, measured_nearby
 from ..smooth.hidden_coordinates.two_layer_start import FEW_UNITS, two_layers_queries
 from ..smooth.hidden_coordinates.two_layers import MIN_OUTPUTS, recover_two_layers, second_layer_span
 from .saturating import View, exact_view
-
-__all__ = ["METHOD", "applies", "square_view", "two_layers_in_hidden_coordinates"]
 
 ROUTE = "saturation, hidden coordinates"
 _ACTIVATIONS = ("tanh", "sigmoid")  # 1 / g'(z + b) is a combination of three functions of z

@@ -1,15 +1,11 @@
 """Linear models: one layer, by least squares on outputs near the center."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.linalg import lapack
 from skident.network import FeedforwardNetwork
 
 from ..attempt import Attempt, relative_to_deviation
-
-__all__ = ["METHOD"]
 
 _OUTPUTS = 3  # queries per coefficient: rounding and noise average out
 _FEWEST = 40  # queries at least

@@ -1,7 +1,5 @@
 """Queries that must stay near the data: what outputs determine there, and a fit of the function."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 
@@ -18,8 +16,6 @@ from skident.oracle import BlackBoxError, OutOfBudgetError
 from ..attempt import Attempt, max_error_over_deviation
 from ..hessians.subspace import n_visible
 from ..query_points import held_out_points
-
-__all__ = ["METHOD", "Prediction", "predict_determined"]
 
 _DETERMINED = 1e-6  # singular value, relative to the largest, from which a combination of parameters is determined
 _MIN_SHARE = 0.5  # share of determined parameters from which recovering them is worthwhile

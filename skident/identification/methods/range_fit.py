@@ -1,7 +1,5 @@
 """Smooth networks from outputs near the data alone, within an input range or between clips: the smallest fit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -11,8 +9,6 @@ from skident.oracle import NotIdentified
 
 from ..constants import SPREADS
 from .discovery import minimal_attempt
-
-__all__ = ["METHOD"]
 
 _FIRST_STARTS = 24  # of narrow fits: a tenth of a second each, a hundredth of those of twice the width (budget)
 # Hidden units that make curved outputs where nothing saturates, those tried first that are most common.

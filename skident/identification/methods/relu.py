@@ -1,7 +1,5 @@
 """ReLU, leaky ReLU and hard tanh networks from activation boundaries, with one hidden layer or more."""
 
-from __future__ import annotations
-
 import functools
 from dataclasses import replace
 
@@ -21,8 +19,6 @@ from ..piecewise.several_outputs.network import MIN_OUTPUTS, find_network
 from ..piecewise.shallow.hard_tanh import find_hard_tanh_network
 from ..piecewise.shallow.network import find_relu_network
 from ..reductions.span import FirstLayerSpan
-
-__all__ = ["ACTIVATIONS", "METHOD"]
 
 ACTIVATIONS = ("relu", "leaky_relu", "hard_tanh")
 _HALF_LENGTH = 1e3  # half length of lines, in units of sqrt(D) standard deviations

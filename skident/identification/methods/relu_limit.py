@@ -1,7 +1,5 @@
 """Units that grow linearly, from the ReLU network that they tend to at large inputs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -14,8 +12,6 @@ from ..attempt import polished_attempt
 from ..problem import HeldOut
 from . import relu
 from .asymptotes import LINEAR_FAR_OUT, raise_unless_followed
-
-__all__ = ["METHOD"]
 
 _SCALE = 1e13  # factor R of the inputs: units bend over 1e-12 of a standard deviation, and biases vanish as much
 _N_HELD_OUT = 200  # samples of the limit (budget)

@@ -1,7 +1,5 @@
 """Saturating networks: the first layer at large inputs, then a fit of the layers after it."""
 
-from __future__ import annotations
-
 import functools
 import math
 from dataclasses import dataclass, replace
@@ -14,8 +12,6 @@ from ..constants import FEW_OUTPUTS
 from ..saturating.biases import find_first_biases, gradient_step
 from ..saturating.downstream import fit_downstream
 from ..saturating.first_layer import FirstLayer, refuse_surplus
-
-__all__ = ["DETECTED_UNITS", "FEW_UNITS", "METHOD", "View", "exact_view", "fit_view", "variants", "vertices_suffice"]
 
 _AMPLIFICATION = 1e4  # residual of biases from gradients over the error of the gradients (measured on random networks)
 _GOOD_RESIDUAL = 2e-8  # relative residual of biases from gradients that is rounding of differences

@@ -1,7 +1,5 @@
 """Two hidden layers: the second one from faces of the cube of first-layer outputs, or from fits."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 
@@ -15,8 +13,6 @@ from ..smooth.cube import Cube, preactivations_of
 from ..smooth.design import cheapest_design
 from ..smooth.engine import recover_two_layers
 from ..smooth.exact_directions import exact_directions
-
-__all__ = ["METHOD", "ROUTE", "applies", "is_cheapest", "second_layer_from_faces", "second_layer_from_fit"]
 
 _ACTIVATIONS = ("tanh", "sigmoid", "erf")
 _VERTEX_RATIO = 4  # second-layer units per output up to which vertices determine them

@@ -1,7 +1,5 @@
 """Which lines to scan next: anywhere, where all units of the recovered layer are active, beside errors."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.linalg import lapack
@@ -9,8 +7,6 @@ from skident.linalg import lapack
 from ..constants import NEAR_RADII
 from ..measure.record import between, through
 from .kernel.lines import random_segments
-
-__all__ = ["lines_beside", "orthant_lines", "random_lines"]
 
 _FAR = 30.0  # half length of random lines in units of sqrt(D)
 _N_NODES = 60  # of a random line

@@ -1,7 +1,5 @@
 """Piecewise linear networks of any depth: measure, explain by units, solve signs, read out, take up counterexamples."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,8 +20,6 @@ from .first_layer import FirstLayer
 from .kernel.robust_fit import NOISY
 from .layer_search import find_signs, find_units, left_over, unexplained
 from .slow_layers import further_queries
-
-__all__ = ["DeepNetwork", "find_piecewise_network"]
 
 _MOST_LAYERS = 12  # hidden ones (budget)
 _MOST_REPAIRS = 25  # rounds of counterexamples (budget)

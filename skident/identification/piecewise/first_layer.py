@@ -1,7 +1,5 @@
 """The first layer: hyperplanes whose predicted crossings are on all lines."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import PATIENCE
@@ -12,8 +10,6 @@ from ..units.layer import LayerUnits, must_be_exact
 from ..units.prefix import Prefix
 from .acquire import random_lines
 from .layer_search import unexplained
-
-__all__ = ["FirstLayer"]
 
 _FIRST_LINES = 5  # scanned at first; the normals of all but two are measured
 _FEWEST_LINES = 4  # whose normals are measured

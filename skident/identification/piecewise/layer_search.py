@@ -1,7 +1,5 @@
 """The units of one layer from critical points, and the signs of the layer before."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..constants import CERTAIN
@@ -11,8 +9,6 @@ from ..units.extend import extend
 from ..units.layer import FEWEST_HITS, LayerUnits, must_be_exact
 from ..units.signs import sign_votes, signs_of_units, some_signs, votes_decide
 from ..units.unit import Unit
-
-__all__ = ["find_signs", "find_units", "left_over", "unexplained"]
 
 _MOST_EXTENDED = 8  # points whose units are extended in vain before others are left (budget)
 _MOST_CROSSINGS = 30  # of extending a unit (budget)

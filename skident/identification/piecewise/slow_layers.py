@@ -1,7 +1,5 @@
 """What the layers behind a first one that is wider than the input take, before they are searched."""
 
-from __future__ import annotations
-
 import warnings
 
 from sklearn.exceptions import ConvergenceWarning
@@ -9,8 +7,6 @@ from sklearn.exceptions import ConvergenceWarning
 from skident.oracle import OutOfBudgetError
 
 from ..constants import HELD_OUT_PER_PARAMETER
-
-__all__ = ["further_queries"]
 
 _SLOW_UNITS = 64  # of a first layer wider than the input, from which the search takes minutes
 _PER_UNIT = 5_000  # queries of a search per unit of it, beyond those of other searches (budget)

@@ -1,14 +1,9 @@
 """A chain of reductions: each that accepts a problem makes it simpler, and the last one applied is undone first."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from .one_output import OneOutput
 from .span import FirstLayerSpan
-
-__all__ = ["Chain", "reduced"]
-
 
 _REDUCTIONS = (
     OneOutput,

@@ -1,7 +1,5 @@
 """Several outputs from one of them: their values are linear functions of the same last hidden layer."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,8 +13,6 @@ from ..activation import between_plateaus
 from ..activation.outputs import inverse
 from ..constants import PROBED
 from ..query_points import evenly_spaced_rows
-
-__all__ = ["OneOutput", "standardized", "through_one"]
 
 _SAMPLES = 200  # samples of X by which one of several outputs is chosen (budget)
 _TRIED_OUTPUTS = 2  # of several outputs, one after the other (budget)

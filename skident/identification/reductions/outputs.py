@@ -1,7 +1,5 @@
 """Outputs that are a known function of the values of a network: each is undone for the queries, and put back."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,20 +10,6 @@ from skident.network import Clip, FeedforwardNetwork, bounded, center_outputs, c
 from skident.oracle import BlackBoxError, NotIdentified, Oracle, are_probabilities, precision_of
 
 from ..activation.outputs import inverse
-
-__all__ = [
-    "KINDS",
-    "ActivatedOutputs",
-    "BoundedOutputs",
-    "ClippedOutputs",
-    "ExponentialOutputs",
-    "LinearSkip",
-    "LogProbabilities",
-    "SigmoidOutputs",
-    "has_skip",
-    "refuse_refuted",
-    "with_outputs",
-]
 
 _FAR = (1e3, 1e5)  # standard deviations at which units that grow bring outputs to their bounds
 _NEAR = (1.0, 10.0, 100.0)  # at which exponentials of units that grow differ most

@@ -1,7 +1,5 @@
 """The span of the first layer's weights: outputs do not depend on inputs orthogonal to it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,8 +13,6 @@ from skident.oracle import OutOfBudgetError
 
 from ..attempt import relative_to_deviation
 from ..piecewise.several_outputs.shared_jacobians import Space, jacobians_at
-
-__all__ = ["FirstLayerSpan", "lifted"]
 
 _RADII = (1.0, 10.0, 3.0, 100.0, 30.0)  # standard deviations of random points: units that rest near the center act far
 _CLEARLY = 10.0  # errors from which a difference of outputs is none

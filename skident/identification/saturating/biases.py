@@ -1,7 +1,5 @@
 """First-layer biases, and the width of the second layer, from gradients of the downstream network."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,8 +12,6 @@ from skident.network import get_activation
 
 from ..constants import POINTS_PER_UNIT
 from ..query_points import query_block
-
-__all__ = ["biases_from_gradients", "find_first_biases", "gradient_step", "preactivation_gradients"]
 
 _SPREAD = 0.7  # standard deviation of the pre-activations at which gradients are taken: units bend, none saturates
 _STEP = 2e-4  # of fourth-order differences, in z: rounding 1e-12, truncation below it even for steep downstream layers

@@ -1,7 +1,5 @@
 """Half circles at large radius, on which a network with a saturated first layer is a step function of the angle."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,8 +8,6 @@ from scipy.stats import chi2
 from skident.oracle import NotIdentified
 
 from ..constants import MANY_ROUNDINGS
-
-__all__ = ["Circle", "Step", "grid_without", "known_steps", "scan"]
 
 _GRID = 32  # intervals of a half circle before the first bisection; budget: the queries of a half circle without steps
 _FINE_GRID = 4096  # intervals, in number, at which the steps of a saturated layer fill a small part of the half circle

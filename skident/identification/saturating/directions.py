@@ -1,7 +1,5 @@
 """Direction and hyperplane of one first-layer unit per step, from outputs where all other units are saturated."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,8 +13,6 @@ from skident.linalg import lapack
 from ..constants import CHECK_DISTANCE, SHORTER
 from ..query_points import random_tangents
 from .step_fraction import StepFraction, solve_series
-
-__all__ = ["UnitEstimate", "resolve_steps"]
 
 _PROFILE_NODES = 16  # queries per profile; enough for 1e-12 of tanh on |z| <= 0.5: its poles +-i pi/2 give rho = 6.4
 _EXACT_RANGE = 0.5  # |z| on the profile of exact outputs: the polynomial converges fast there

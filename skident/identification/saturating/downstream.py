@@ -1,7 +1,5 @@
 """The downstream network, behind a known first layer: fitted where that is saturated, or near its hyperplanes."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np
@@ -17,14 +15,6 @@ from skident.oracle import NotIdentified
 from ..constants import FEW_OUTPUTS
 from ..query_points import random_sphere
 from ..smooth.cube import saturated
-
-__all__ = [
-    "cached_sampler",
-    "fit_downstream",
-    "fit_smallest_downstream",
-    "query_interior",
-    "query_vertices",
-]
 
 _BIAS_ERROR = 3.0  # largest error of a bias measured far out, in z
 _SPREAD = 1.0  # standard deviation of first-layer pre-activations in the interior

@@ -1,7 +1,5 @@
 """The first layer at large inputs: hyperplanes of its units as steps of the outputs, and the given widths."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -19,8 +17,6 @@ from .directions import resolve_steps
 from .groups import group_size, resolve_in_groups
 from .norms import refine_norms
 from .step_fraction import as_of_tanh
-
-__all__ = ["FirstLayer", "find_first_layer", "first_layer_as_stated", "refuse_surplus", "stated_architecture"]
 
 _RADIUS = 3e4  # of circles, in units of sqrt(D), for exact outputs: steps are 1e-4 of a half circle wide
 _ATTEMPTS = 4  # circles of growing radius

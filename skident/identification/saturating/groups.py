@@ -1,7 +1,5 @@
 """Directions of several first-layer units at once, from derivatives at points where only these units move."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +15,6 @@ from ..query_points import random_tangents
 from .directions import UnitEstimate
 from .norms import fit_shapes, unit_interval
 from .step_fraction import StepFraction, as_of_tanh, solve_series
-
-__all__ = ["group_size", "resolve_in_groups"]
 
 _NODES = 10  # positions along a step; budget: queries per unit
 _STEP_RANGE = 3.0  # |z| up to which they reach: a step has done 99 % of its height

@@ -1,7 +1,5 @@
 """One hidden layer of saturating units from outputs with large errors: a joint fit from the units of far steps."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,8 +14,6 @@ from skident.linalg import lapack
 from skident.network import FeedforwardNetwork, get_activation
 
 from ..constants import QUANTILE, TOLERATED
-
-__all__ = ["find_noisy_network", "queries_of_noisy_network"]
 
 _FIRST_ROWS = 12.0  # queries per parameter of the first joint fits (budget)
 _FIRST_ROUNDS = 2  # changes of the weights in these

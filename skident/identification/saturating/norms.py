@@ -1,7 +1,5 @@
 """Weight norms of first-layer units from the shape of their steps."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -12,8 +10,6 @@ from skident.network import get_activation
 from skident.optim import BatchedSeparableProblem, Ending, batched_levenberg_marquardt
 
 from ..query_points import random_tangents
-
-__all__ = ["ENDING", "LONGEST", "fit_shapes", "refine_norms", "unit_interval"]
 
 _NODES = 24  # queries per unit: 10 coefficients of the highest degree and 2 unknowns leave 12 for the residual
 _RANGE = 3.5  # |z| up to which they reach, by the norm known so far: a step has done 99.8 % of its height

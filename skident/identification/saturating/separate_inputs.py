@@ -1,10 +1,6 @@
 """First layers whose units read separate groups of inputs, as the gates of a recurrent network read its steps."""
 
-from __future__ import annotations
-
 import numpy as np
-
-__all__ = ["steps_of_sequence"]
 
 _SHARE_OUTSIDE = 1e-4  # share of a unit's squared weights outside its step, that errors of the weights explain
 _FEWEST = 2  # inputs of a step, and units per step on average: early steps may show few units

@@ -1,13 +1,9 @@
 """Outputs projected on the jump between a unit's two limits: 0 before, 1 after."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.polynomial import chebyshev
 
 from ..query_points import query_block
-
-__all__ = ["StepFraction", "as_of_tanh", "solve_series"]
 
 _NEWTON_STEPS = 12  # quadratic convergence from 0: four steps reach rounding, the others are for series bent by noise
 

@@ -1,7 +1,5 @@
 """First-layer units that only the output reads, beside two hidden layers: averages of networks of unequal depth."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,8 +9,6 @@ from skident.network import get_activation, with_skip_of_first_layer
 
 from ..saturating.norms import fit_shapes
 from .edges import NODES, edges_of
-
-__all__ = ["AdditiveUnits", "additive_units", "any_additive"]
 
 _SAME_CHANGE = 1e-6  # relative difference of a unit's outputs along two edges that is rounding far out
 _MORE_EDGES = 2  # times that further edges must agree: two may, if few units of the second layer read the unit

@@ -1,7 +1,5 @@
 """The second layer by fits, if there are too few inputs for faces, or outputs have errors."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,8 +15,6 @@ from skident.oracle import NotIdentified
 
 from ..constants import FEW_OUTPUTS
 from .cube import RecoveredNetwork, preactivations_of
-
-__all__ = ["FitDesign", "fit_design", "query_where_few_units_are_free", "recover_by_fit"]
 
 _WIDER = 2.0  # units of a fit over those of the second layer: at 1.25, one start in four detects all of 32 units
 _MORE_QUERIES = 30  # in addition, for the smallest networks

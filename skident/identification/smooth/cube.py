@@ -1,7 +1,5 @@
 """The cube of first-layer outputs: points of its faces, edges and vertices, where all other units are saturated."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -14,8 +12,6 @@ from skident.network.activations import Activation
 from skident.oracle import Accuracy
 
 from ..constants import VERY_FAR
-
-__all__ = ["SATURATED", "Cube", "RecoveredNetwork", "outputs_of", "preactivations_of", "rays_of_one_unit", "saturated"]
 
 # Pre-activation beyond which the activation is constant in float64: 2 exp(-2 * 21) and erfc(6.5) are below 2^-53.
 SATURATED = {"tanh": 21.0, "sigmoid": 42.0, "erf": 6.5}

@@ -1,15 +1,11 @@
 """Curves: norm, biases and output weights of second-layer units from how Taylor coefficients vary with the input."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 from numpy.polynomial import hermite
 
 from skident.optim import BatchedSeparableProblem, Ending, batched_levenberg_marquardt
-
-__all__ = ["fit_curve", "taylor_term"]
 
 _MAX_LOG_NORM = 50.0  # beyond, a unit is a step
 _MAX_STEP = 0.7  # of log norm and biases: a factor of two, less than the width of a valley of the cost

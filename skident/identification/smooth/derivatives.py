@@ -1,7 +1,5 @@
 """Mixed derivatives by the free units of a face, from differences; every point is queried once."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from itertools import product
@@ -12,8 +10,6 @@ import numpy as np
 from skident.budget import check_deadline
 
 from .cube import outputs_of, preactivations_of
-
-__all__ = ["Stencils", "mixed", "square_free"]
 
 # Steps and weights of the central difference of an order.
 _CENTRAL = {

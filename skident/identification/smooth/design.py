@@ -1,12 +1,8 @@
 """How many units are free, and at how many places, so that few queries determine the units of the second layer."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, comb, inf
-
-__all__ = ["Design", "cheapest_design"]
 
 _FILL = 0.8  # second-layer units over products, at most: generic units are the only ones in their span
 _WIDE_FILL = 0.5  # of square-free products behind wide first layers: errors of derivatives matter more there

@@ -1,7 +1,5 @@
 """Edges of the cube of first-layer outputs: one unit moves, and determines its norm and bias."""
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 
@@ -13,8 +11,6 @@ from skident.oracle import NotIdentified
 
 from ..saturating.norms import ENDING, LONGEST, unit_interval
 from .cube import preactivations_of
-
-__all__ = ["NODES", "Edges", "edges_of", "query_edges"]
 
 NODES = np.sinh(np.linspace(-3.0, 3.0, 36))  # pre-activations along an edge: |z| up to 10, dense near 0
 _PLACES = 2  # edges per unit

@@ -1,7 +1,5 @@
 """Two hidden layers of saturating units: the second one from faces, the first one's norms and biases from edges."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -22,8 +20,6 @@ from .cube import RecoveredNetwork
 from .curves import fit_curve, taylor_term
 from .edges import query_edges
 from .second_layer import find_second_layer, first_guess
-
-__all__ = ["recover_two_layers"]
 
 _VERTICES = 1.6  # per parameter and output of the network after the first layer
 _MORE_VERTICES = 40  # in addition, for few units

@@ -1,7 +1,5 @@
 """First-layer directions to rounding error, from how little a unit's profile moves along rays inside one region."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,8 +9,6 @@ from skident.linalg import lapack
 from ..constants import RANK_TOL
 from ..query_points import query_block
 from .cube import SATURATED, rays_of_one_unit, saturated
-
-__all__ = ["exact_directions"]
 
 _FAR = 1e5  # distance of the far ends of rays: rounding of 1e-16 there is 1e-11 of a pre-activation
 _MAX_NEAR = 0.3  # part of that where rays begin, at most

@@ -1,15 +1,11 @@
 """Norms and biases of free first-layer units, from derivatives at many levels of their pre-activations."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.linalg import svd
 from skident.optim import DenseJacobian, levenberg_marquardt
 
 from .products import LEAST_OF_LEVELS, clear_gaps, scaled_rows
-
-__all__ = ["Levels"]
 
 _STARTS_OF_LEVELS = 6  # the first one at the norms and biases known (budget)
 _MAX_STEPS = 30  # of Gauss-Newton (budget)

@@ -1,7 +1,5 @@
 """Products of the weights that second-layer units give to free first-layer units, from derivatives by these units."""
 
-from __future__ import annotations
-
 from itertools import combinations, combinations_with_replacement
 
 import numpy as np
@@ -10,8 +8,6 @@ from skident.linalg import lapack
 from skident.linalg.products import products_of_entries, vectors_of_products
 
 from .derivatives import mixed
-
-__all__ = ["LEAST", "LEAST_OF_LEVELS", "Products", "clear_gaps", "scaled_rows"]
 
 LEAST = 1e-5  # singular value over the largest from which it counts
 LEAST_OF_LEVELS = 1e-8  # `LEAST` of derivatives by outputs, which are more accurate

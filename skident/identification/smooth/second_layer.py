@@ -5,8 +5,6 @@ Where k units are free and all others are saturated, the mixed derivative of the
 are: they only scale rows of W. Over all s, the rows T span the square-free powers of the second layer's units.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -20,8 +18,6 @@ from .derivatives import Stencils, mixed
 from .design import cheapest_design
 from .levels import Levels
 from .products import LEAST, LEAST_OF_LEVELS, Products, clear_gaps, scaled_rows
-
-__all__ = ["SecondLayer", "find_second_layer"]
 
 _FACES = 4  # first faces and guesses of the width (budget)
 _NARROWEST = 3  # first-layer units per unit of the narrowest second layer that is designed for

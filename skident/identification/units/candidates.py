@@ -1,15 +1,11 @@
 """Units from single critical points with normals, and from several that agree."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.linalg import inverse_and_null
 
 from ..measure.outputs import SIGNIFICANCE
 from .unit import Unit
-
-__all__ = ["Views", "hyperplane", "unit_of_point"]
 
 _FEWEST_COMMON = 4  # determined coefficients that two views of one unit must share (agreement by chance: one less)
 _MOST_JOINS = 8  # rounds of joining views (budget)

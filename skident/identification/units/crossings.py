@@ -1,13 +1,9 @@
 """Where units change their sign on lines, as they predict it."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget import check_deadline
 from skident.budget.constants import EXACT_RESIDUAL, TINY
-
-__all__ = ["Crossings", "crossings"]
 
 _STEPS = 25  # to a zero (budget)
 

@@ -1,7 +1,5 @@
 """Extend a unit across boundaries of known units behind which it is not determined."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,8 +11,6 @@ from ..constants import NO_GRADIENT
 from ..measure.outputs import SIGNIFICANCE
 from ..measure.scan import scan
 from ..piecewise.kernel.lines import Segments
-
-__all__ = ["extend"]
 
 _N_PATHS = 8  # followed at a time (cost)
 _ROUNDS = 5  # of these for one set of crossings (budget)

@@ -1,7 +1,5 @@
 """The units of one layer: which critical points they explain, and whether the crossings that they predict are there."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -14,8 +12,6 @@ from ..measure.record import line_grid
 from ..measure.scan import scan
 from ..piecewise.kernel.lines import Segments
 from .crossings import crossings
-
-__all__ = ["Evidence", "LayerUnits", "must_be_exact"]
 
 FEWEST_HITS = 5  # predicted crossings that must be there: chance is below 1e-12 with positions exact to 1e-3
 _MANY = 20  # predicted crossings of a unit that may be hopeless, and

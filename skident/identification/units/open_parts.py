@@ -1,7 +1,5 @@
 """Undetermined weights of layers before the last hidden one, from outputs on which they act."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.optimize import least_squares
 
@@ -12,8 +10,6 @@ from skident.network import FeedforwardNetwork
 from ..constants import EXPLAINED, EXPLAINED_ERRORS, TRIES
 from .readout import point_pool
 from .validation import OutputSamples
-
-__all__ = ["close_open_parts"]
 
 _POOL = 4000  # random points among which those are chosen
 _RADII = (0.5, 1.0, 2.0, 4.0)  # standard deviations of these

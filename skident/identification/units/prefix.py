@@ -1,7 +1,5 @@
 """The known layers: features in which the pre-activations of the next layer's units are linear."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,8 +7,6 @@ import numpy as np
 from skident.linalg import svd
 
 from ..constants import NO_GRADIENT
-
-__all__ = ["Cell", "Layer", "Prefix", "relu_pairs"]
 
 _N_POINTS = 4000  # at which linear units are active
 _RADII = (1.0, 3.0, 6.0, 12.0)  # standard deviations of these: as far out as outputs validate linear units

@@ -1,7 +1,5 @@
 """The last layer: output weights, the signs of the last hidden layer, and its undetermined weights, from outputs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,17 +22,6 @@ from ..constants import (
 )
 from ..piecewise.kernel.robust_fit import NOISY, fit_outputs
 from ..piecewise.kernel.signs import linear_part_matrix, signs_over_ratio, slope_of_ratio
-
-__all__ = [
-    "Readout",
-    "hidden_outputs",
-    "in_oracle_units",
-    "inputs_as_pairs",
-    "point_pool",
-    "read_out",
-    "spread_points",
-]
-
 
 # Points.
 _RADII = (0.5, 1.0, 2.0, 3.0, 4.0)  # spreads of random points, in standard deviations of the inputs

@@ -5,8 +5,6 @@ The normal of a deeper boundary is a combination of the gradients of the active 
 w_k``, with rho = 1 for ReLU units and (1 + a) / (1 - a) for leaky ones of slope a.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -19,8 +17,6 @@ from skident.linalg.sign_vectors import UndecidedSignsError, solve_signs
 from ..constants import CERTAIN, SVD_OPERATIONS
 from ..measure.outputs import SIGNIFICANCE
 from ..piecewise.kernel.signs import signs_over_ratio, slope_of_ratio
-
-__all__ = ["Signs", "sign_votes", "signs_of_units", "some_signs", "votes_decide"]
 
 _FEWEST_VOTES = 2  # for a sign
 _CONTRARY = 0.05  # share of contrary votes up to which a sign is clear

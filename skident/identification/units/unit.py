@@ -1,15 +1,11 @@
 """One unit of the next layer: an affine set of coefficients with a covariance, from equations with errors."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import TINY
 from skident.linalg import lapack, svd
 
 from ..measure.outputs import SIGNIFICANCE
-
-__all__ = ["Unit"]
 
 _EXACT = 1e-16  # least relative error of an equation (rounding)
 _NORM_ERROR = 1e-13  # relative error of a norm that is a convention (rounding)

@@ -1,7 +1,5 @@
 """A network read from its layers: polished, pruned, and validated on held-out outputs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,19 +14,6 @@ from skident.network import FeedforwardNetwork
 from ..constants import FEWEST_UNITS, TIGHT_RANK_TOL
 from ..piecewise.kernel.robust_fit import NOISY
 from .readout import hidden_outputs, point_pool, spread_points
-
-__all__ = [
-    "OutputSamples",
-    "Validation",
-    "extend_samples",
-    "polish",
-    "sample_where_units_change",
-    "samples_farther_out",
-    "scaled_errors",
-    "untested_points",
-    "validate_readout",
-]
-
 
 # Validation.
 _RADII = (1.0, 3.0, 4.0, 6.0)  # spreads of held-out samples, in standard deviations of the inputs

@@ -1,7 +1,5 @@
 """Bends of units that random paths do not meet: between boundary points where such a unit is active and where not."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.linalg import lapack
@@ -10,8 +8,6 @@ from ...constants import LABEL_OFFSET
 from .facets import find_facet
 from .points import bisect, sizes
 from .units import Pencil
-
-__all__ = ["aim_along", "aimed_pencils", "moves"]
 
 _MOVE = 1e-4  # along a direction, in standard deviations, by which a label may change
 _TRIES = 6  # pairs of points per aim (budget)

@@ -1,14 +1,10 @@
 """Beyond a new bend: the facet there, from the plane before the bend."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...constants import MIN_BEND
 from .facets import fine_facet
 from .points import bisect, bracket
-
-__all__ = ["facet_beyond"]
 
 _BEYOND = (0.05, 0.0125, 3e-3, 7e-4)  # distances beyond a bend up to which the boundary must be flat along the path
 _FOLD = 3.0  # radians from the direction of the path, up to which the boundary may turn at a bend

@@ -1,13 +1,9 @@
 """Validation at the boundary: two labels at both sides of predicted boundary points on held-out lines."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...constants import LABEL_OFFSET, LINES_AT_A_TIME
 from .points import bisect, sizes
-
-__all__ = ["bisected_near", "contradicting_labels", "predicted_points", "wrong_boundary_points"]
 
 _CHUNK = 10_000  # recorded labels that are compared at a time (memory)
 _N_GRID = 65  # predicted labels per line

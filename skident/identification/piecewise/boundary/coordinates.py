@@ -3,8 +3,6 @@
 Each kind takes boundary points and logits back to inputs (`outward`, `composed`).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -13,8 +11,6 @@ from skident.linalg import lapack
 
 from .logits import Logits
 from .points import bisect
-
-__all__ = ["Peeled", "Projected"]
 
 _MARGIN = 1e-6  # of inputs from the walls of the region, in standard deviations of inputs
 _DEPTHS = (0.01, 0.5)  # of drawn inputs behind the walls, in standard deviations, log-uniform

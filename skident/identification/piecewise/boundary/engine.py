@@ -4,8 +4,6 @@ Hypotheses of a search are composed to logits of all inputs, fitted to all bound
 points start the next round. Where all units of a first of two layers are active, the model has one hidden layer.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,8 +19,6 @@ from .missing_unit import with_missing_unit
 from .search import Search
 from .span import corrected, within_span
 from .two_units import without_linear_part
-
-__all__ = ["Found", "identify_logits"]
 
 _MANY_INPUTS = 100  # from which the search takes place within the span of the weights (queries)
 _COORDINATES = 3  # at least: in them two units are recognized by normals in a plane

@@ -1,14 +1,10 @@
 """Facets of a decision boundary: normals from bisected points."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 
 from .points import bisect, bracket, orthonormal_complement
-
-__all__ = ["RADII", "Facet", "axes_of", "find_facet", "fine_facet"]
 
 _COARSE_RADII = (1e-3, 1e-5)  # of the points that give the coarse normal
 RADII = (0.5, 0.2, 0.08, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4)  # of the points that give the normal, largest first

@@ -1,7 +1,5 @@
 """First of two hidden layers from labels: hyperplanes that the boundary bends along wherever it meets them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.linalg import lapack, svd
@@ -17,8 +15,6 @@ from .span import within_span
 from .straight import bends_along
 from .surfaces import Surface, departure
 from .units import Pencil, Units, common_hyperplane
-
-__all__ = ["first_layer"]
 
 _WALKS = 10  # from one facet
 _PER_FACET = 6  # bends measured from one facet (budget)

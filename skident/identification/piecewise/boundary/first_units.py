@@ -1,15 +1,11 @@
 """The first units of a search: hyperplanes that bends of the boundary share, from facets around one another."""
 
-from __future__ import annotations
-
 from ...constants import TARGETS
 from .aiming import aim_along
 from .beyond import facet_beyond
 from .growth import pencil_at
 from .surfaces import Surface, departure
 from .two_units import units_at_corner, units_of_three
-
-__all__ = ["find_first_units"]
 
 _FIRST_PATHS = 30  # in a row from the first facets without a new bend: few units have few bends
 _MAX_PENCILS = 16  # bends of which no two belong to one hyperplane, after which there are no units

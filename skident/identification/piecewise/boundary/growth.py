@@ -1,15 +1,11 @@
 """A new unit at a bend of the boundary: the scale of the facet beyond, from known units."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...constants import NEAR_OFFSET
 from .points import bracket, sizes
 from .surfaces import crossing
 from .units import Pencil
-
-__all__ = ["pencil_at", "scale_of"]
 
 _STEPS = (0.3, 0.1)  # beyond a known hyperplane, at which the scale of a facet is measured, and confirmed
 _SHARE = 0.5  # of the way to the bend, at most, for the first of these; the second must be another point

@@ -1,14 +1,10 @@
 """A model queried for labels: labels become integers, inputs are standardized, queries are counted."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np
 
 from skident.oracle import NotIdentified, OutOfBudgetError
-
-__all__ = ["Labels"]
 
 _MAX_CLASSES = 200  # distinct labels from which outputs are values instead of labels
 _MAX_SHARE = 0.25  # distinct real values over queries, above which outputs are values instead of labels

@@ -1,7 +1,5 @@
 """Logits of one or two hidden layers: zero differences on the boundary, up to a null space, and fits to its points."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,8 +10,6 @@ from skident.budget import check_deadline
 from skident.linalg import lapack, svd
 
 from .points import sizes
-
-__all__ = ["MAX_UNKNOWNS", "NULL_TOL", "Logits", "features", "null_space", "refined", "separating", "with_one"]
 
 MAX_UNKNOWNS = 6000  # of the joint least squares (memory and time)
 _NEAR_BEND = 1e-6  # distance from a hyperplane within which the side of a point is uncertain

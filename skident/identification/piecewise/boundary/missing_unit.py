@@ -1,7 +1,5 @@
 """A missing unit of either layer from boundary points that all others explain up to one affine function."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -10,8 +8,6 @@ from skident.linalg import lapack
 
 from ...constants import EXPLAINED_DISTANCE, RANK_TOL
 from .logits import with_one
-
-__all__ = ["with_missing_unit"]
 
 _EXTRA = 4  # points beyond the unknowns that must fit as well (statistics)
 _FIT = 1e-7  # residual of a fit, relative to its largest value

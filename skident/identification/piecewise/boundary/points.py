@@ -1,12 +1,8 @@
 """Points on a decision boundary: batched bisection between inputs with different labels."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.linalg import lapack
-
-__all__ = ["PARTS", "bisect", "bracket", "orthonormal_complement", "random_crossings", "sizes"]
 
 _BISECTION_TOL = 4e-16  # relative to 1 + |x|: two roundings of float64
 _MAX_STEPS = 1100  # halvings of a float64 interval at most

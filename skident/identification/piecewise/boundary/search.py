@@ -1,7 +1,5 @@
 """Search for units on the decision boundary: surfaces of class pairs grow by one unit after the other."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.oracle import NotIdentified
@@ -15,8 +13,6 @@ from .points import random_crossings
 from .straight import bends_along
 from .surfaces import Surface, departure
 from .units import Units
-
-__all__ = ["Search"]
 
 _CLEAN_PATHS = 12  # in a row without an unknown bend, after which the logits are tried
 _MAX_PATHS = 400  # from one base (budget)

@@ -1,7 +1,5 @@
 """The span of the first layer's weights: normals of the boundary lie in it, and labels depend on nothing else."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import ROOT_RANK_TOL
@@ -12,8 +10,6 @@ from .checks import predicted_points
 from .coordinates import Projected
 from .facets import RADII, fine_facet
 from .points import sizes
-
-__all__ = ["corrected", "within_span"]
 
 _N_TESTED = 100  # boundary points at which labels must not move orthogonally to the span (statistics)
 _N_TESTED_FIRST = 24  # of them per round while some do (budget)

@@ -1,13 +1,9 @@
 """Hyperplanes of first-layer units among candidates: the boundary bends wherever it meets one of these."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...constants import WITHIN_RADII
 from .points import bisect, bracket
-
-__all__ = ["bends_along"]
 
 _N_SEGMENTS = 24  # per draw (budget)
 _MAX_DRAWS = 12  # (budget)

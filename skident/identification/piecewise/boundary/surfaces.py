@@ -1,7 +1,5 @@
 """The boundary of two classes as far as its units are known: a difference of logits, and paths on its zero set."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,8 +7,6 @@ import numpy as np
 from ...constants import BRACKETS, EXPLAINED_DISTANCE, NEAR_OFFSET
 from .logits import Logits, refined
 from .points import PARTS, bisect, bracket, sizes
-
-__all__ = ["Path", "Surface", "Touch", "crossing", "departure"]
 
 _TO_WALL = 0.9  # of the way to the end of the region that is queried, at which a path ends
 _MAX_PIECES = 60  # facets per path (budget)

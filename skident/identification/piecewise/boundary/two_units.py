@@ -5,8 +5,6 @@ A network with two units has no facet where both are inactive. Where both are ac
 where one is: three normals are linearly dependent.
 """
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np
@@ -15,8 +13,6 @@ from skident.linalg import lapack, svd
 
 from ...constants import APART
 from .logits import Logits
-
-__all__ = ["units_at_corner", "units_of_three", "without_linear_part"]
 
 _DEPENDENT = 3e-8  # distance of a plane from the span of others that are accurate to 1e-9 or better
 _MIN_PART = 1e-4  # of a normal in the combination; smaller ones are no bends

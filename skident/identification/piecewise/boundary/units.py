@@ -1,7 +1,5 @@
 """Hyperplanes of units: the direction in which two pencils of facets meet."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,8 +7,6 @@ import numpy as np
 from skident.linalg import lapack, svd
 
 from ...constants import APART
-
-__all__ = ["Pencil", "Units", "common_hyperplane"]
 
 _MEET_TOL = 3e-8  # sine of the angle of two pencils up to which they meet; normals are accurate to 1e-9 or better
 _ON_TOL = 1e-5  # distance of a bend from the hyperplane of its unit, relative to 1 + |x|

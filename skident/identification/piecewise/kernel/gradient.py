@@ -1,7 +1,5 @@
 """Gradients of piecewise linear outputs within one linear region, and the normals of boundaries from them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget import chunks, rows_at_once
@@ -12,8 +10,6 @@ from ...constants import SPARE, STRAIGHT_TOL
 from .lines import CriticalPoints
 from .robust_fit import NOISY, fit_plane_near
 from .windows import locate_by_lines
-
-__all__ = ["gradients_at", "normals_at"]
 
 _CHUNK_NUMBERS = 2**24  # entries of the largest array, 128 MiB
 

@@ -1,12 +1,8 @@
 """Lines through input space, tables of points on them, and where two linear pieces meet."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
-
-__all__ = ["CriticalPoints", "Line", "Segments", "Table", "gaps_on_segments", "meeting_point", "random_segments"]
 
 
 class Table:

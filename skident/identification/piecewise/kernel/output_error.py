@@ -1,7 +1,5 @@
 """Outputs of a piecewise linear black box in units of their error: how large that error is, and where."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import EPS, TINY
@@ -9,8 +7,6 @@ from skident.oracle import NotIdentified
 
 from ...constants import DETECTION_TOL, DEVIATIONS_OF_ERROR
 from ...query_points import query_block
-
-__all__ = ["DeepProbe", "Probe", "measure_rounding", "probe_of"]
 
 _RANGE_TOL = 1e-12  # distance from the input range at which a point still counts as inside: rounding of the clipping
 _OUTPUT_ROUNDINGS = 16.0  # eps times the largest output: rounding of a layer's sums, with a margin

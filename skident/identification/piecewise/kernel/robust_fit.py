@@ -1,7 +1,5 @@
 """Least squares on measurements of which some belong to something else: equations, hyperplanes, outputs."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -9,8 +7,6 @@ import numpy as np
 from skident.budget import check_deadline
 from skident.budget.constants import EXACT_RANK_TOL
 from skident.linalg import lapack, svd
-
-__all__ = ["NOISY", "ActiveSetFit", "PlaneFit", "active_set_fit", "fit_outputs", "fit_plane_near"]
 
 NOISY = 1e-11  # resolution of the outputs above which equations are weighted by their errors, and more are measured
 _WITHIN = 6.0  # errors that an equation may be off by: none of a thousand normal ones is

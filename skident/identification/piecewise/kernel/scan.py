@@ -1,7 +1,5 @@
 """All activation boundaries along one line of a function whose outputs have bounds of their errors."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,8 +11,6 @@ from ...measure.outputs import PAIR_SHARE
 from ...measure.record import through
 from ...measure.scan import scan
 from .lines import Segments
-
-__all__ = ["LineScan", "scan_line"]
 
 _SPACING = 0.7  # of first pairs on the asinh scale: three per decade
 _FEWEST_PAIRS = 6  # first pairs

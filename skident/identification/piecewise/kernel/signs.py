@@ -1,10 +1,6 @@
 """Signs of units from the linear part of the outputs, and the slope of leaky units with them."""
 
-from __future__ import annotations
-
 import numpy as np
-
-__all__ = ["linear_part_matrix", "signs_over_ratio", "slope_of_ratio"]
 
 _LEAST_SLOPE = 1e-11  # of leaky units: rounding of a ratio of jumps
 

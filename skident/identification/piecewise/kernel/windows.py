@@ -1,7 +1,5 @@
 """Positions of activation boundaries from two lines, each fitted to six outputs on one side."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -11,8 +9,6 @@ from skident.budget.constants import CHUNK_COPIES
 from skident.linalg import lapack
 
 from ...constants import STRAIGHT
-
-__all__ = ["DEVIATIONS", "Crossings", "locate_by_lines"]
 
 DEVIATIONS = 3.0  # standard deviations that an output's error in a `Probe` stands for
 _OFFSETS = np.array([-1.0, -0.85, -0.7, -0.55, -0.4, -0.25, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0])  # over the half width

@@ -1,15 +1,11 @@
 """Lines through regions where units of the next layer change their signs that hardly do so elsewhere."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import FEW_STEPS, TINY
 
 from ...constants import RADII
 from .critical_set import GRID, lines_between
-
-__all__ = ["aimed_lines"]
 
 _POOL = 6000  # random points from which the search of extreme points begins
 _STARTS = 30  # of aimed lines, per extreme point

@@ -1,15 +1,11 @@
 """Candidates for units of the next layer: critical points in different linear regions that one unit explains."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import MANY_ROUNDS
 from skident.linalg import svd
 
 from ...constants import INSIDE, NORMAL_RANK_TOL, SAME_PART
-
-__all__ = ["clusters_of_jumps", "gram_matrices", "grown", "partial_units"]
 
 _LEAST_PART = 0.05  # of a unit's weights on which two parts must agree
 _LEAST_SHARED = 1  # weights that two parts must share, beside the bias

@@ -1,15 +1,11 @@
 """Critical points on many lines, with their normals and the directions of their jumps."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 
 from ...constants import NEAR_RADII
 from ..several_outputs.shared_jacobians import good, normals_on_line, scanned
-
-__all__ = ["GRID", "CriticalSet", "Lines", "lines_between", "straight_lines"]
 
 _REACH = 30.0  # half length of lines over sqrt(D)
 _PAIRS = 100  # first pairs of points on a line: between fewer ones, small bumps of deep units are lost

@@ -1,7 +1,5 @@
 """Lines through regions where the outputs contradict the layers that are recovered so far."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np
@@ -12,8 +10,6 @@ from ...constants import SPREAD
 from ...units.validation import extend_samples
 from ..kernel.robust_fit import fit_outputs
 from .critical_set import lines_between
-
-__all__ = ["ErrorLines"]
 
 _FIRST_SAMPLES = 3000  # outputs compared, and ratio to the most, if most networks are wrong at some of them
 _MOST_SAMPLES = 12_000  # of which few are wrong: rare units (budget)

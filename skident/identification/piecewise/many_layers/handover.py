@@ -1,14 +1,10 @@
 """Layers that were recovered from one set of critical points, as the search that follows facets holds them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 
 from ...units.unit import Unit
-
-__all__ = ["RecoveredLayer", "as_relu_layers"]
 
 _N_FAR_POINTS = 4000  # at which linear units are active
 _FAR_RADII = (1.0, 3.0, 6.0, 12.0)  # standard deviations of these: as far out as outputs validate linear units

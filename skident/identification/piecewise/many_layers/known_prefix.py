@@ -1,14 +1,10 @@
 """The layers known so far: their outputs and gradients, and where these are certain."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ...constants import NO_GRADIENT
-
-__all__ = ["KnownPrefix"]
 
 _LIFT_MARGIN = 2.0  # of the lifts of linear units: points may be farther out
 

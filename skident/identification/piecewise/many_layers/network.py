@@ -1,7 +1,5 @@
 """ReLU networks of many layers with several outputs: one layer after the other from one set of critical points."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import FEW_ROUNDS, PATIENCE
@@ -25,8 +23,6 @@ from .handover import RecoveredLayer, as_relu_layers
 from .known_prefix import KnownPrefix
 from .signs import layer_signs
 from .units import FURTHER_GRID, LayerSearch
-
-__all__ = ["find_layers"]
 
 _FEWEST_LINES = 8  # at first
 _MOST_LINES = 16  # `_FEWEST_LINES`: the hyperplanes of the first layer meet all of them

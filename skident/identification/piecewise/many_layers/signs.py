@@ -1,7 +1,5 @@
 """Signs of a layer's units: those under which critical points of the next layer are explained by one unit each."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 
@@ -13,8 +11,6 @@ from skident.linalg import lapack, svd
 from ...constants import DECOMPOSITIONS, INSIDE, RANK_TOL
 from .consensus import clusters_of_jumps, gram_matrices
 from .spans import Spans
-
-__all__ = ["SignFit", "layer_signs"]
 
 _LEAST_POINTS = 6  # of a cluster that says something
 _MOST_CLUSTERS = 60  # (budget)

@@ -1,7 +1,5 @@
 """Signs of a layer's units from single critical points: normals are combinations of the active units' gradients."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,8 +8,6 @@ from skident.budget.constants import TINY
 from skident.linalg import svd
 
 from ...constants import DECOMPOSITIONS, INSIDE, RANK_TOL
-
-__all__ = ["Spans"]
 
 _MOST_POINTS = 150  # critical points (budget: 0.5 s with all signs of eight units)
 _ACTIVE_RANK_TOL = 1e-8  # `RANK_TOL` of the active units' gradients

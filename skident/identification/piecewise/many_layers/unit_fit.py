@@ -1,15 +1,11 @@
 """Weights of a unit from its critical points: all of them, or those that one more determines."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import TINY
 from skident.linalg import lapack, svd
 
 from ...constants import INDEPENDENT_NORMALS, NORMAL_WEIGHT
-
-__all__ = ["fitted_unit", "with_weights_at"]
 
 _NORMALS = 120  # of a unit that refine it (budget)
 _TRIMMED = 20.0  # median residuals beyond which a critical point is another unit's

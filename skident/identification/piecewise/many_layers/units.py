@@ -1,7 +1,5 @@
 """The units of the next layer: candidates from several critical points, confirmed where they predict others."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,8 +11,6 @@ from .consensus import grown, partial_units
 from .critical_set import straight_lines
 from .unit_fit import fitted_unit, with_weights_at
 from .unseen import complete_unit
-
-__all__ = ["FURTHER_GRID", "LayerSearch", "Unit"]
 
 _BISECTIONS = 45  # from a step of the grid to rounding
 _HIT = 1e-6  # distance of a critical point from a predicted one, relative

@@ -1,7 +1,5 @@
 """Weights of units to inputs that are inactive at all of their critical points so far, from short lines."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.linalg import lapack
@@ -9,8 +7,6 @@ from skident.oracle import NotIdentified
 
 from ...constants import SAME_PART, SPREAD, TRIES
 from ..several_outputs.shared_jacobians import scanned
-
-__all__ = ["complete_unit"]
 
 _STARTS = 20  # critical points of the unit from which its boundary is extended to the input's boundary
 _ROOM = 1e-5  # distance of these points from other boundaries, over the length scale there

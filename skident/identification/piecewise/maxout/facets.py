@@ -1,7 +1,5 @@
 """Activation boundaries that end: their hyperplanes, collected on lines."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,8 +10,6 @@ from ...constants import SAME
 from ..kernel.lines import Line
 from ..kernel.scan import scan_line
 from ..shallow.units import units_on_line
-
-__all__ = ["Facets"]
 
 _REACHES = (30.0, 1e3)  # half lengths of lines, in units of sqrt(D) standard deviations: facets near, and all
 _DIRECTION_TOL = 1e-5  # error of a direction above which a boundary is left to another line

@@ -1,7 +1,5 @@
 """A network with one hidden layer of maxout units from its outputs, as a ReLU network with more layers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,8 +11,6 @@ from skident.oracle import NotIdentified
 
 from .facets import Facets
 from .terms import Maxout, units_of_facets
-
-__all__ = ["MaxoutNetwork", "find_maxout_network"]
 
 _MAX_LINES = 480  # budget; a facet of one in a hundred lines is missed by one search in a hundred
 _FIRST_CHECK = 2  # lines after which units are assembled; then whenever their number has grown by half

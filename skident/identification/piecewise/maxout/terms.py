@@ -1,13 +1,9 @@
 """The linear functions whose largest a unit takes, from the hyperplanes on which two of them tie."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.spatial import cKDTree
-
-__all__ = ["Maxout", "units_of_facets"]
 
 _ONE_FUNCTION = 30.0  # errors of the jumps within which two linear functions are one
 _SAME = 1e-8  # relative difference that is rounding

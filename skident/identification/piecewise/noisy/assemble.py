@@ -1,7 +1,5 @@
 """From units without signs to a network: signs of the first layer, one set of weights per unit, the readout."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,8 +11,6 @@ from skident.network import FeedforwardNetwork
 from ...constants import REWEIGHTINGS
 from ..kernel.robust_fit import fit_outputs
 from .robust import robust_fit
-
-__all__ = ["TwoLayers", "assemble", "first_layer_signs", "fold_linear_part", "folds"]
 
 _FEWEST_KNOWN = 0.5  # share of the hyperplanes that a unit must have crossed for its equations to count
 _SIGN_ERROR = 1e-4  # error of an equation between gradients, relative to the unit's gradient

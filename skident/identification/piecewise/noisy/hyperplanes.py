@@ -1,7 +1,5 @@
 """The first layer: hyperplanes through positions over long baselines, merged within their standard errors."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget import check_deadline
@@ -15,8 +13,6 @@ from ..kernel.gradient import normals_at
 from ..kernel.lines import CriticalPoints, gaps_on_segments, random_segments
 from ..kernel.windows import locate_by_lines
 from .robust import robust_fit
-
-__all__ = ["NoisyHyperplaneSearch", "bends_on", "fit_hyperplane"]
 
 _N_NODES = 24  # first pairs of queries on a line
 _PAIR_SHARE = 0.3  # `PAIR_SHARE`: errors of the outputs would hide most changes of a slope between closer pairs

@@ -3,8 +3,6 @@
 Where one such unit is active alone, what is left of the outputs is linear in the outputs of the first layer.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget import check_deadline
@@ -13,8 +11,6 @@ from skident.linalg import lapack, svd
 
 from ...constants import LEAST_SHARE, REWEIGHTINGS
 from ..kernel.robust_fit import fit_outputs
-
-__all__ = ["find_missing_unit"]
 
 _N_SEEDS = 4  # wrong points around which units are searched
 _N_MORE_SEEDS = 16  # around which more points of a unit are searched

@@ -1,7 +1,5 @@
 """A ReLU network with two hidden layers from outputs that are not exact."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -22,8 +20,6 @@ from .missing_units import find_missing_unit
 from .polish import annealed_polish
 from .sampling import moved_to_hyperplanes, on_rarer_sides
 from .second_layer import SecondLayerSearch
-
-__all__ = ["NoisyDeepNetwork", "find_noisy_deep_network"]
 
 _N_LINES = 10  # scanned per round
 _ROUNDS = 12  # of scans at most

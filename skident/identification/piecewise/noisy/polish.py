@@ -1,7 +1,5 @@
 """Robust Gauss-Newton steps on all parameters, from starts of which some weights are far off."""
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.linalg
 
@@ -12,8 +10,6 @@ from skident.network.calculus import flatten_parameters
 from skident.optim.damped_cholesky import damped_cholesky
 
 from ...constants import WEAK_RIDGE
-
-__all__ = ["annealed_polish"]
 
 _FIRST = 0.3  # `CAUCHY` at first, over the largest residual
 _COOLING = 0.1  # ratio of successive ones

@@ -1,7 +1,5 @@
 """Reweighted least squares by orthogonal factors: equations of known errors, of which some belong to something else."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -9,8 +7,6 @@ import scipy.linalg
 
 from skident.budget.constants import MAD
 from skident.linalg import lapack
-
-__all__ = ["RobustSolution", "robust_fit"]
 
 _CAUCHY = 4.0  # deviations from which a residual counts for less
 _ROUNDS = 15  # reweightings at most

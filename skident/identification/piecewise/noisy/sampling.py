@@ -1,10 +1,6 @@
 """Points at which a network with two hidden layers is fitted: near hyperplanes, and at the rarer signs of units."""
 
-from __future__ import annotations
-
 import numpy as np
-
-__all__ = ["moved_to_hyperplanes", "on_rarer_sides", "points_on_side"]
 
 _LARGEST_DISTANCE = 1.5  # largest distance of points from a hyperplane, in standard deviations of the inputs
 _NEWTON_STEPS = 8  # towards the boundary of a unit, which bends at hyperplanes

@@ -1,7 +1,5 @@
 """Units of the second layer: bends that no hyperplane explains, grouped by the gradients on their two sides."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget import check_deadline
@@ -11,8 +9,6 @@ from ..kernel.gradient import normals_at
 from ..kernel.lines import CriticalPoints, Segments, random_segments
 from .hyperplanes import bends_on
 from .unit import Bends, SignFreeUnit, bends_at
-
-__all__ = ["SecondLayerSearch"]
 
 _NORMAL_ERROR = 2e-2  # largest error of a gradient that says whose it is
 _PREDICTED = 0.01  # error of a gradient that a unit predicts, in place of a measured one

@@ -1,7 +1,5 @@
 """Units of the second layer from bends of the outputs, linear in the unknowns before signs of the first are known."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,8 +11,6 @@ from ...constants import INPUT_ROUNDING, LEAST_SHARE, RCOND
 from ..kernel.lines import Table
 from ..kernel.windows import locate_by_lines
 from .robust import robust_fit
-
-__all__ = ["Bends", "SignFreeUnit", "bends_at"]
 
 _WIDTHS = (1e-3, 0.2)  # half widths of windows, in standard deviations of the inputs: the widest that has one bend
 _FREE = 0.4  # half width of a window over the distance of the next hyperplane

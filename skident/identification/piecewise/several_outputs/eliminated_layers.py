@@ -1,7 +1,5 @@
 """Changes of all weights of two hidden layers that explain Jacobians, unit after unit of the first layer."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -12,8 +10,6 @@ from skident.budget.constants import TINY
 from skident.linalg import lapack
 
 from ...constants import WEAK_RIDGE
-
-__all__ = ["MOST_UNKNOWNS", "inverse_factor", "solved_by_elimination"]
 
 MOST_UNKNOWNS = 6000  # weights of the output layer (memory: a matrix of 290 MB)
 _OVER = 5.0  # equations per weight of the output layer, from few units of the first layer

@@ -1,7 +1,5 @@
 """The first layer of several, from lines that cross the hyperplanes of its units."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.linalg import lapack
@@ -10,15 +8,6 @@ from skident.oracle import NotIdentified
 from ...constants import SAME_JUMP
 from .planes import PlaneSearch, measure_again
 from .shared_jacobians import MIN_OUTPUTS, STAGE, good, normals_on_line, scanned
-
-__all__ = [
-    "find_first_layer",
-    "has_more_layers",
-    "points_off_boundaries",
-    "random_line",
-    "second_layer_units_on",
-    "signed_layer",
-]
 
 _REACH = 300.0  # half length of lines over sqrt(D): nearly every line crosses every hyperplane
 _MAX_LINES = 8  # of the first layer

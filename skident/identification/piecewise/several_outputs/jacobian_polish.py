@@ -1,7 +1,5 @@
 """All weights of two hidden layers fitted to Jacobians: Gauss-Newton steps without a matrix of all parameters."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, lsqr
 
@@ -13,8 +11,6 @@ from ...constants import RADII, RCOND
 from .eliminated_layers import MOST_UNKNOWNS, inverse_factor, solved_by_elimination
 from .roomy_points import LEAST_ACTIVE, active_units, room_at, roomy_points
 from .shared_jacobians import jacobians_at
-
-__all__ = ["polished_on_jacobians"]
 
 _ARRAYS = 4  # of the size of all Jacobians, and of those in the first layer: work space
 _OVER = 2.0  # entries of all Jacobians per weight: fewer determine some weights badly

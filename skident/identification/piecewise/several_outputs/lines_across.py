@@ -1,12 +1,8 @@
 """Lines that cross the boundary of a missing unit of the second layer, from the residual of the known units."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.linalg import lapack, svd
-
-__all__ = ["line_across_missing"]
 
 _RESIDUAL = 1e-6  # relative, of outputs that are linear in the first layer's: no missing unit is inactive at a sample
 _RADIUS = 30.0  # standard deviations of points, at which the bias matters little

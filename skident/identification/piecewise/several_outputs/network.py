@@ -1,7 +1,5 @@
 """Two hidden ReLU layers with several outputs: the first from lines, the second from lines in the positive orthant."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.fitting.design import design_points

@@ -1,7 +1,5 @@
 """The second layer, from lines in the positive orthant of the first layer's outputs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -11,8 +9,6 @@ from skident.oracle import NotIdentified
 
 from .planes import PlaneSearch, measure_again
 from .shared_jacobians import STAGE, Space, scanned
-
-__all__ = ["LEAST_VALUE", "SecondLayer"]
 
 LEAST_VALUE = 1e-3  # least value of a unit in the positive orthant, over its deviation
 _MAX_SECOND_LINES = 40  # in the positive orthant

@@ -1,15 +1,11 @@
 """Hyperplanes that several lines confirm, and which critical points they explain."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ...constants import EQUAL_JUMP, POSITION_TOL, SAME_NORMAL
 from .shared_jacobians import good, normals_on_line
-
-__all__ = ["PlaneSearch", "measure_again"]
 
 _JUMP_POSITION_TOL = 1e-4  # `POSITION_TOL` if the jumps of the outputs agree as well, which other units' do not
 _ERRORS = 0.2  # of the bound of a predicted position's error, up to which it is off: 0.02 of the bound was reached

@@ -1,15 +1,11 @@
 """Units of the second layer that lines have not shown: what is left of outputs, as a function of the first layer."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import ROUNDS
 from skident.linalg import lapack, svd
 
 from ...constants import NEAR_SHARE
-
-__all__ = ["rare_units"]
 
 _REWEIGHTINGS = 12  # of reweighted least squares
 _CLEAN_SHARE = 0.4  # of the samples, that show no rare unit, at least

@@ -1,15 +1,11 @@
 """Points far from all activation boundaries, at which every unit of two hidden layers is active often enough."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import TINY
 from skident.linalg import lapack
 
 from ...constants import CANDIDATES, FAR_RADII
-
-__all__ = ["LEAST_ACTIVE", "active_units", "points_with_active", "room_at", "roomy_points"]
 
 LEAST_ACTIVE = 6  # points at which a unit of the second layer is active, those of the orthant included
 _ACTIVE_SHARE = 0.2  # of all points: a unit with 6 of 80 had errors 100 times as large

@@ -1,13 +1,9 @@
 """Signs of the second layer's units, from outputs, though some units are missing."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import FEW_STEPS, TINY
 from skident.linalg import lapack, svd
-
-__all__ = ["determined", "second_layer_signs"]
 
 _LEAST_ERROR = 1e-6  # of a sample over the largest, below which its weight grows no more
 _SIGN_ERROR = 0.1  # difference of a sign from 1 or -1 from which it is not determined

@@ -1,7 +1,5 @@
 """Normals of the activation boundaries on a line, from one Jacobian every few critical points."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

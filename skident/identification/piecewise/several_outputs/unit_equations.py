@@ -1,20 +1,9 @@
 """Equations of a unit of the second layer, from its critical points and normals."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import TINY
 from skident.linalg import lapack, svd
-
-__all__ = [
-    "SPARE_EQUATIONS",
-    "SecondLayerUnit",
-    "determined_weights",
-    "null_vector",
-    "rows_by_outputs",
-    "rows_by_sizes",
-]
 
 _NULL = 1e-6  # smallest singular value of a unit's equations, over the largest: errors of normals
 _GAP = 1e2  # ratio of the next one and that, if the equations determine the unit

@@ -1,7 +1,5 @@
 """Weights of the second layer whose first-layer unit was inactive at all critical points so far, from short lines."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.optimize import brentq
 
@@ -10,8 +8,6 @@ from skident.oracle import NotIdentified
 
 from ...constants import SPREAD, TRIES
 from .shared_jacobians import scanned
-
-__all__ = ["UnseenWeights"]
 
 _DISTANCE = 0.05  # of points from the boundary of the inactive unit, over the scale there: errors are inverse to it
 _FARTHER = (2.0, 6.0)  # `SPREAD` once all weights are known

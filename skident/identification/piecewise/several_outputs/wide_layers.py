@@ -1,7 +1,5 @@
 """Two hidden layers whose first is wider than the input, from the directions of the outputs' jumps."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.linalg import lapack
@@ -22,8 +20,6 @@ from .unit_equations import (
     rows_by_sizes,
 )
 from .unseen_weights import UnseenWeights
-
-__all__ = ["WideLayers"]
 
 _SHORT = 1.0  # half length of a line near a critical point
 _TURN = 0.5  # random part of a line's direction beside the gradient

@@ -1,13 +1,9 @@
 """Candidate units of one hidden layer by vote: hyperplanes that several lines cross, averaged over the lines."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...constants import DIRECTION_TOL
 from .units import ReLUUnits, units_on_line
-
-__all__ = ["CandidateUnits", "averaged", "groups_of", "plane_distances"]
 
 _SAME_ERRORS = 4.0  # sums of their errors within which hyperplanes are one: errors are bounds, about ten deviations
 _LEAST_ERROR = 1e-9  # relative error of a hyperplane, for weights: several measurements count about equally

@@ -5,8 +5,6 @@ d / R whose outputs have R times smaller errors. It is recovered as from outputs
 near the center and far out gives the biases.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.fitting.errors_of_fit import FitSample
@@ -19,8 +17,6 @@ from ..kernel.output_error import probe_of
 from .inexact import find_from_inexact_outputs, is_coarse
 from .line_search import LineSearch
 from .unsigned import output_std, query_rows
-
-__all__ = ["find_from_distant_outputs", "serves_distant_outputs"]
 
 _ERROR = 3e-6  # relative error of the outputs that is sought: some ten roundings of float32 sums of inputs
 _ROWS = 32.0  # queries near the center per parameter: they determine the biases

@@ -4,8 +4,6 @@ Errors of the outputs count as at least a share of the last step's residual, rel
 all outputs, of which the smallest may be accurate, weigh the same until the fit is as accurate as they are.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.fitting.errors_of_fit import FitSample
@@ -17,8 +15,6 @@ from ...constants import SIGNIFICANT, TOLERATED
 from .screening import screened, screened_beside
 from .units import ReLUUnits
 from .unsigned import output_std, query_rows, significant, units_of, with_linear_part
-
-__all__ = ["grown_units", "with_close_units"]
 
 _QUERIES = 6000  # budget: 16 outputs per parameter of a network 10-32-1
 _QUERIES_PER_INPUT = 500  # `_QUERIES` of many inputs

@@ -1,7 +1,5 @@
 """A hard tanh network with one hidden layer and linear output: its activation boundaries come in pairs."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import EPS, ROUNDINGS
@@ -15,8 +13,6 @@ from ..kernel.output_error import Probe, measure_rounding, probe_of
 from .line_search import LineSearch
 from .network import ValidationShells
 from .units import ShallowNetwork
-
-__all__ = ["find_hard_tanh_network"]
 
 _PATIENCE = 3  # lines without any unit before others are scanned farther out
 _PAIR_TOL = 1e-6  # difference of normals, and relative difference of jumps, of a pair

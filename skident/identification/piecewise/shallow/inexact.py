@@ -4,8 +4,6 @@ A fit without signs comes first. Units whose outgoing weight is not significant 
 that make the linear part vanish.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -32,8 +30,6 @@ from .screening import screened, screened_beside
 from .signs import signs_of_linear_part
 from .split_units import with_split_units
 from .unsigned import Covariance, n_units_of, output_std, query_rows, significant, units_of, with_linear_part
-
-__all__ = ["find_from_inexact_outputs", "is_coarse"]
 
 _LINES = (8, 8, 16)  # lines scanned before each fit: nearly every line crosses every hyperplane
 _RESIDUAL_SEARCHES = 4  # fits, each with the small units that the residual of the one before shows

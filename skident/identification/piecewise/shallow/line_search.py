@@ -1,7 +1,5 @@
 """Units collected line by line: the boundaries of a line confirm known units or give new ones."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.oracle import BlackBoxError, NotIdentified
@@ -9,8 +7,6 @@ from skident.oracle import BlackBoxError, NotIdentified
 from ..kernel.lines import Line
 from ..kernel.scan import scan_line
 from .units import ReLUUnits, ResidualProbe, match_units, units_on_line
-
-__all__ = ["LineSearch"]
 
 _DIRECTION_TOL = 3e-3  # error of a direction above which a boundary is left to another line
 _DIRECTION_TOL_NOISY = 0.1  # `_DIRECTION_TOL` for noisy outputs

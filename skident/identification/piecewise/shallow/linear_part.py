@@ -1,7 +1,5 @@
 """One hidden layer of ReLU units with a linear part: pairs of units that no signs of the others replace."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.linalg import lapack, svd
@@ -9,8 +7,6 @@ from skident.network import FeedforwardNetwork
 
 from ...constants import RANK_TOL
 from ..kernel.signs import linear_part_matrix
-
-__all__ = ["network_with_linear_part"]
 
 _SKIP_TOL = 1e-11  # linear part relative to the whole, below which it is rounding of refined units
 

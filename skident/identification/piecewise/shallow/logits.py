@@ -1,7 +1,5 @@
 """One hidden layer of ReLU units from logits with errors: units on lines, a robust fit, signs, a polish."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.budget.constants import RIDGE, TINY
@@ -15,8 +13,6 @@ from .restricted import UnsignedFit, network_of_fit
 from .units import ShallowNetwork
 from .unsigned import units_of, unsigned_features, with_linear_part
 from .visible_units import VisibleUnits
-
-__all__ = ["find_from_logits"]
 
 _LINES = (10, 10, 20, 20, 20, 40, 40, 80)  # lines scanned before each fit (budget)
 _ROUNDS = 1  # of the robust polish: four Gauss-Newton steps from units that are right to 1e-4 reach the errors

@@ -1,7 +1,5 @@
 """A ReLU network with one hidden layer and linear output, from its activation boundaries."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -20,8 +18,6 @@ from .logits import find_from_logits
 from .restricted import fit_unsigned, network_of_fit
 from .signs import leaky_units, points_on_both_sides, refined_units, signed_units
 from .units import ShallowNetwork
-
-__all__ = ["ValidationShells", "find_relu_network"]
 
 _MAX_LINES_RESTRICTED = 100  # budget where the informative part of a line crosses only some of them
 _N_IDLE_RESTRICTED = 2  # lines in a row that must give nothing new there

@@ -1,7 +1,5 @@
 """One hidden layer of a box whose outputs are not informative everywhere: lost logits, clipping, an input range."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +14,6 @@ from ..kernel.robust_fit import fit_outputs
 from ..kernel.signs import linear_part_matrix
 from .signs import points_on_both_sides, signs_of_linear_part
 from .units import ReLUUnits, ResidualProbe, ShallowNetwork, locate_units
-
-__all__ = ["UnsignedFit", "fit_unsigned", "network_of_fit"]
 
 _N_REWEIGHTINGS = 20  # of least absolute deviations
 _WRONG_ERRORS = 64.0  # accuracies by which a fitted output may be off

@@ -4,16 +4,12 @@ In place of two units with nearly equal hyperplanes, a fit has one. Between the 
 it by a tent, which a unit close to it explains.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.fitting.screening import Unexplained, near_planes, screened_planes
 
 from .units import ReLUUnits
 from .unsigned import units_of
-
-__all__ = ["screened", "screened_beside"]
 
 _N_SCREENED = 6  # units that are added
 _SIZES = (0.05, 0.04, 0.02, 0.01)  # distances of hyperplanes drawn beside those of units, in turn

@@ -1,7 +1,5 @@
 """Signs of the units of one hidden layer: those that explain the linear part of the outputs."""
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.linalg
 
@@ -12,8 +10,6 @@ from skident.oracle import NotIdentified
 from ...constants import CLEARLY, N_CHOICES, RANK_TOL
 from ..kernel.signs import linear_part_matrix, slope_of_ratio
 from .units import linear_part, refine_units
-
-__all__ = ["leaky_units", "points_on_both_sides", "refined_units", "signed_units", "signs_of_linear_part"]
 
 _BOUND = 32.0  # errors of the linear part that right signs may leave: a bound on sums over units
 _FAINT_BOUND = 4.0  # `_BOUND` for the largest boundary of the last line that was not added

@@ -5,8 +5,6 @@ where they meet, the fit is off by a tent: where ``z_1 > 0 > z_2``, by ``c_1 z_1
 ``z > 0``, which gives both units.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from skident.fitting.errors_of_fit import FitSample
@@ -17,8 +15,6 @@ from ...constants import REWEIGHTINGS, WITHIN_RADII, WRONG
 from ..kernel.robust_fit import fit_outputs
 from .units import ReLUUnits
 from .unsigned import output_std, units_of, with_linear_part
-
-__all__ = ["with_split_units"]
 
 _ON_PLANE = 12  # points of every hyperplane at which the fit is compared
 _DOUBLE = 0.5  # share of wrong points from which a hyperplane is two

@@ -5,8 +5,6 @@ Across the hyperplane of unit i the gradient jumps by the rank-one matrix ``c_i 
 sign.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,18 +20,6 @@ from ..kernel.gradient import gradients_at
 from ..kernel.lines import meeting_point
 from ..kernel.output_error import Probe
 from ..kernel.robust_fit import fit_plane_near
-
-__all__ = [
-    "ReLUUnits",
-    "ResidualProbe",
-    "ShallowNetwork",
-    "linear_part",
-    "locate_units",
-    "match_units",
-    "refine_units",
-    "units_on_line",
-]
-
 
 # Units from gradient jumps.
 _RANK_ONE_TOL = 16.0  # errors of the gradients that a second singular value may have

@@ -4,8 +4,6 @@
 with linear units.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.linalg
 
@@ -23,17 +21,6 @@ from skident.network.calculus import flatten_parameters
 from ...constants import LEAST_ABSOLUTE
 from ..kernel.robust_fit import fit_outputs
 from .units import ReLUUnits
-
-__all__ = [
-    "Covariance",
-    "n_units_of",
-    "output_std",
-    "query_rows",
-    "significant",
-    "units_of",
-    "unsigned_features",
-    "with_linear_part",
-]
 
 
 def output_std(oracle, network, U, Y):

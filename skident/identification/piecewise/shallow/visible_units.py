@@ -1,7 +1,5 @@
 """Candidate units of one hidden ReLU layer from logits with errors, on lines where no logit is lost."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -15,8 +13,6 @@ from skident.oracle import NotIdentified
 from ...constants import DIRECTION_TOL, SECOND_DIFFERENCE
 from .candidates import averaged, groups_of
 from .units import ReLUUnits
-
-__all__ = ["VisibleUnits", "measure_logit_error"]
 
 _SPREADS = (2.0, 1.4, 1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.12, 0.06, 0.03)  # of the ends of lines, in standard deviations
 _MIN_VISIBLE = 0.5  # share of points so spread that must have precise logits

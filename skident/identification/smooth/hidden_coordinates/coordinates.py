@@ -1,7 +1,5 @@
 """The model as a function of first-layer outputs, and its derivatives by them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,8 +14,6 @@ from skident.oracle import Oracle
 from ...saturating.biases import gradient_step, preactivation_gradients
 from ...saturating.first_layer import FirstLayer
 from ...saturating.norms import refine_norms
-
-__all__ = ["HESSIAN_STEP", "HiddenModel", "hessian_queries", "measured_nearby"]
 
 HESSIAN_STEP = 3e-3  # of second differences in outputs of tanh units: truncation 1e-5, rounding 1e-10
 _PLACES = 3  # profiles per unit: one in 16 is flat, and the median ignores one of three

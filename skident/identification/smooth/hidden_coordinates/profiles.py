@@ -1,13 +1,9 @@
 """Norms and biases of units from the slopes of their activation along the input."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.optimize import least_squares
 
 from skident.budget import check_deadline
-
-__all__ = ["fit_curvatures", "fit_profiles"]
 
 _NORM_GRID = np.geomspace(0.02, 12.0, 80)  # trial weight norms over half the rate (grid ratio 1.08: one valley)
 _CURVATURE_NORMS = np.geomspace(0.1, 6.0, 25)  # trial weight norms of tanh units (grid ratio 1.2)

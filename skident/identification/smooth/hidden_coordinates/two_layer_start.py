@@ -1,7 +1,5 @@
 """A start for two hidden layers behind the first: directions from Hessians by its outputs, assigned to layers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,8 +10,6 @@ from skident.network import FeedforwardNetwork, get_activation
 
 from .coordinates import hessian_queries
 from .profiles import fit_curvatures
-
-__all__ = ["FEW_UNITS", "two_layers_queries", "two_layers_start"]
 
 _N_BASES = 3  # points: directions of the second layer are equal at all of them
 _LINEAR_POINTS = 2  # further points, at which second-layer units are linear; the second one only if units are missing

@@ -1,7 +1,5 @@
 """Two hidden layers behind the first: a fit in the coordinates of its outputs."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from dataclasses import dataclass, replace
