@@ -38,12 +38,10 @@ def average(rng):
     return model
 
 
-LOST = pytest.mark.xfail(reason="the engine of deeper layers misses linear units of averages", strict=True)
-
-
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("make", [concatenated, pytest.param(average, marks=[pytest.mark.slow, LOST])])
-def test_exact_everywhere(make):
+@pytest.mark.parametrize("make, least", [(concatenated, 2), pytest.param(average, 1, marks=pytest.mark.slow)])
+def test_exact_everywhere(make, least):
+    """Six of ten averages are recovered: of three none with probability 0.06."""
     n_exact = 0
     for seed in range(3):
         model = make(np.random.RandomState(seed))
@@ -53,4 +51,4 @@ def test_exact_everywhere(make):
             n_exact += 1
             assert not report.determined and "skip connections" in report.undetermined
             assert np.abs(identifier.predict(FAR) - truth).max() < 1e-10 * np.abs(truth).max()
-    assert n_exact >= 2
+    assert n_exact >= least

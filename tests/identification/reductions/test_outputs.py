@@ -73,13 +73,13 @@ def test_one_output_without_an_axis(rng):
 @pytest.mark.parametrize("seed", [3, 4])
 @pytest.mark.parametrize("hidden", [(8,), (8, 6)])
 def test_values_before_bounds_have_the_error_of_their_rounding(hidden, seed, rng):
-    """Without it, boundaries near the bounds seemed to be wrong: 490,000 to 1,200,000 queries in place of 33,000."""
+    """Without it, boundaries near the bounds seemed to be wrong: 490,000 to 1,200,000 queries, not 12,000 to 71,000."""
     network = make_network(
         (5, *hidden, 2), activation="relu", output_activation="identity", random_state=seed, bias_scale=0.3
     )
     X = rng.standard_normal((100, 5))
     found = NetworkIdentifier(lambda X: bounded(network(X)[:, [0, 1, 1]])[:, :2], random_state=0).fit(X)
-    assert found.report_.exact and found.n_queries_ < 60_000
+    assert found.report_.exact and found.n_queries_ < 150_000
 
 
 def test_an_output_that_leaves_its_bounds_refutes_them(rng):
