@@ -39,7 +39,7 @@ def average(rng):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("make, least", [(concatenated, 2), pytest.param(average, 1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("make", "least"), [(concatenated, 2), pytest.param(average, 1, marks=pytest.mark.slow)])
 def test_exact_everywhere(make, least):
     """Six of ten averages are recovered: of three none with probability 0.06."""
     n_exact = 0
