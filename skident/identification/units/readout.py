@@ -1,4 +1,4 @@
-"""The last layer: output weights, the signs of the last hidden layer, and its undetermined weights, from outputs."""
+"""The last layer: output weights, and the signs of the last hidden layer, from outputs."""
 
 from dataclasses import dataclass, replace
 
@@ -62,7 +62,7 @@ class Readout:
         return max(self.features_share, self.network_share)
 
     def cut(self):
-        """The network less its linear part, which may stand for undetermined weights."""
+        """The network without its linear part, which may stand for undetermined weights."""
         n = 2 * self.linear.shape[1]
         (*W, inner, outer), (*b, c, d) = self.network.weights, self.network.biases
         weights, biases = [*W, inner[:, :-n], outer[:-n]], [*b, c[:-n], d]
