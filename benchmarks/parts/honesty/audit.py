@@ -171,7 +171,7 @@ def noisy(network, rng):
     return lambda X: network(X) + noise * rng.standard_normal((len(X), len(noise))), set()
 
 
-VERDICTS = ("the same", "the quantized reference", "different", "undecided", "none")
+OUTCOMES = ("the same", "the quantized reference", "different", "undecided", "none")
 REPRODUCERS = {  # what must be said; twenty seeds of its own each
     "int8 by onnxruntime, against its source": (of_onnxruntime, "the quantized reference"),
     "int8 emulated, against its source": (emulated, "the quantized reference"),
@@ -221,7 +221,7 @@ def _case(name, audit, wanted, seeds):
             report = audit(seed, Path(folder))
         outcomes.append("none" if report is None else report.verdict)
         named += report is not None and "dynamic quantization" in str(report)
-    counts = {v: outcomes.count(v) for v in VERDICTS}
+    counts = {v: outcomes.count(v) for v in OUTCOMES}
     seconds = (time.process_time() - start) / max(len(outcomes), 1)
     row = {
         "case": name,
@@ -237,8 +237,8 @@ def _case(name, audit, wanted, seeds):
 
 def tables(result):
     """One table."""
-    header = ["model", "correct verdict", "reported", *VERDICTS[:-1], "not identified"]
+    header = ["model", "correct verdict", "reported", *OUTCOMES[:-1], "not identified"]
     header += ["dynamic quantization reported", "processor seconds per audit"]
-    keys = (*VERDICTS, "dynamic quantization named", "seconds")
+    keys = (*OUTCOMES, "dynamic quantization named", "seconds")
     rows = [[r["case"], r["wanted"], f"{r['right']} of {r['trials']}", *(r[k] for k in keys)] for r in result["rows"]]
     return format_table(header, rows)

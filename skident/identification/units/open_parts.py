@@ -25,8 +25,8 @@ _EVALUATIONS = 60  # of the residuals by a fit (budget)
 def close_open_parts(probe, network, levels, rng):
     """Determine open parts of units from outputs, in place; whether they explain most outputs on which they act.
 
-    `levels` are lists of the `Unit`s of the network's hidden layers, of any signs. An open weight matters where its input is
-    active, on one side of its unit, which is all that no boundary shows. ``6 s + 12`` queries for s unknowns.
+    `levels` are lists of the `Unit`s of the network's hidden layers, of any signs. An open weight matters where its
+    input is active, on one side of its unit, which is all that no boundary shows. ``6 s + 12`` queries for s unknowns.
     """
     parts, opened = [], [(k, unit) for k, units in enumerate(levels) for unit in units if unit.nullity]
     for k, unit in opened:
